@@ -115,6 +115,9 @@ tri_status tri_members_fail(tri_members *members, const char *why, int64_t deadl
 tri_status tri_members_leave(tri_members *members, int64_t deadline_ns);
 /* The same, said by who saw it end. */
 tri_status tri_members_bury(tri_store *store, const char *id, int64_t deadline_ns);
+/* This process cannot be a member, and says why: nobody waits for it, nor is it started again. Returns
+ * TRI_EMISMATCH. */
+tri_status tri_members_withdraw(tri_members *members, const char *why, int64_t deadline_ns);
 /* The process takes no further part, even against its will, and is told why. */
 tri_status tri_members_refuse(tri_store *store, const char *id, const char *why, int64_t deadline_ns);
 

@@ -102,6 +102,12 @@ static tri_status refusal_fail(const tri_members *members, const char *why)
     return tri_fail(TRI_EMISMATCH, "worker %s cannot join this run: %s", members->id, why);
 }
 
+tri_status tri_members_withdraw(tri_members *members, const char *why, int64_t deadline_ns)
+{
+    TRI_TRY(tri_members_refuse(members->setup.store, members->id, why, deadline_ns));
+    return refusal_fail(members, why);
+}
+
 tri_status tri_members_refusal_check(const tri_members *members)
 {
     char key[KEY], *why;
@@ -161,9 +167,7 @@ tri_status tri_members_spec_agree(tri_members *members, int64_t deadline_ns)
     tri_status status = tri_members_spec_compare(stands, members->setup.spec, &why);
     tri_free(stands);
     if (status == TRI_OK && why.nbytes > 0)
-        status = tri_members_refuse(members->setup.store, members->id, tri_string_text(&why), deadline_ns);
-    if (status == TRI_OK && why.nbytes > 0)
-        status = refusal_fail(members, tri_string_text(&why));
+        status = tri_members_withdraw(members, tri_string_text(&why), deadline_ns);
     members->spec_agreed = status == TRI_OK;
     tri_string_fini(&why);
     return status;

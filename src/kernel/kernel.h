@@ -14,6 +14,7 @@
 #include <trireme/tensor.h>
 
 #include "base/options.h"
+#include "kernel/isa.h"
 #include "tensor/tree.h"
 
 /* id, name. Formulas and shapes: reference.c. B = rows of one shard (samples), the first dimension of every activation.
@@ -230,6 +231,10 @@ void tri_kernel_backward(const tri_kernel *kernel, const tri_op_call *call);
 void tri_kernel_release(tri_kernel *kernel);
 /* "oneDNN 2.6.3, own tiles for avx2, bf16 by avx2": what decides the bits of results; ranks of one run must agree. */
 const char *tri_kernel_arithmetic(void);
+/* The same of kernels that are limited to an instruction set. */
+const char *tri_kernel_arithmetic_of(tri_isa isa);
+/* "oneDNN 2.6.3", or "none". */
+const char *tri_kernel_library(void);
 /* Multiply-adds per second, counted as two operations each, that so many threads reach in registers: the best of many
  * short runs within `seconds`. Of bf16 where that is the precision, by the instructions that its products are made of
  * here; else of f32, in which those of f16 are made too. */

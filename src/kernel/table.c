@@ -208,18 +208,34 @@ void tri_attention_drop_row(const tri_attention_drop *drop, int64_t b, int64_t h
     }
 }
 
-const char *tri_kernel_arithmetic(void)
+const char *tri_kernel_library(void)
+{
+#ifdef TRI_HAVE_DNNL
+    static _Thread_local char text[48];
+    int version[3];
+    tri_dnnl_version(version);
+    snprintf(text, sizeof text, "oneDNN %d.%d.%d", version[0], version[1], version[2]);
+    return text;
+#else
+    return "none";
+#endif
+}
+
+const char *tri_kernel_arithmetic_of(tri_isa isa)
 {
     static _Thread_local char text[128];
 #ifdef TRI_HAVE_DNNL
-    int version[3];
-    tri_dnnl_version(version);
-    snprintf(text, sizeof text, "oneDNN %d.%d.%d, own tiles for %s, bf16 by %s", version[0], version[1], version[2],
-             tri_gemm_find()->name, tri_gemm_half_find()->name);
+    snprintf(text, sizeof text, "%s, own tiles for %s, bf16 by %s", tri_kernel_library(), tri_gemm_of(isa)->name,
+             tri_gemm_half_of(isa)->name);
 #else
-    snprintf(text, sizeof text, "own tiles for %s, bf16 by %s", tri_gemm_find()->name, tri_gemm_half_find()->name);
+    snprintf(text, sizeof text, "own tiles for %s, bf16 by %s", tri_gemm_of(isa)->name, tri_gemm_half_of(isa)->name);
 #endif
     return text;
+}
+
+const char *tri_kernel_arithmetic(void)
+{
+    return tri_kernel_arithmetic_of(tri_isa_now());
 }
 
 const char *tri_kernel_about(void)

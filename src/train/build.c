@@ -13,7 +13,7 @@
 #include "base/rng.h"
 #include "parallel/compress.h"
 #include "text/tokenizer.h"
-#include "train/job.h"
+#include "train/isa.h"
 #include "train/layout.h"
 
 /* A starter that binds nobody (mpirun, torchrun) gives every rank all cores: they are shared out then, since ranks that
@@ -211,7 +211,7 @@ tri_status tri_job_configure(tri_job *job, const tri_job_setup *setup)
             setup->resume);
     TRI_TRY(tri_job_roles_open(job));
     TRI_TRY(tri_config_check(&job->config, job->world));
-    TRI_TRY(tri_job_isa_settle(job));
+    TRI_TRY(tri_job_isa_settle(job, setup->resume));
     TRI_TRY(tri_checkpoint_levels_settle(&job->config.checkpoint));
     TRI_TRY(tri_job_weak_open(job));
     TRI_TRY(tri_job_servers_find(job, setup->servers));

@@ -19,6 +19,7 @@
 #include "cluster/door.h"
 #include "comm/comm.h"
 #include "net/auth.h"
+#include "train/isa.h"
 #include "train/spec.h"
 
 #define ASK_MS        2000 /* of the store */
@@ -30,6 +31,7 @@
 #define MARGIN_NS     (2 * TRI_NS_PER_S) /* before the end of a grace; a quarter of it, if that is less */
 #define GRACE_LOOK_NS (10 * TRI_NS_PER_MS)
 #define LAST_NS       (2 * TRI_NS_PER_S)
+#define ISA_KEY       "isa" /* in the store: the instruction set of the run, by name */
 
 typedef struct elastic {
     const tri_elastic_setup *setup;
@@ -43,6 +45,7 @@ typedef struct elastic {
     tri_net_config net_config;
     tri_cluster cluster; /* of this generation */
     tri_comm *comm;      /* NULL: none */
+    bool isa_taken;      /* the kernels are those of the run's instruction set */
     int failures;        /* to form a generation, in a row */
     int64_t asked_ns;    /* a newcomer: since when it waits to be a member; 0: it is one */
     atomic_bool alone;   /* there was no launcher for too long */
@@ -50,14 +53,47 @@ typedef struct elastic {
     atomic_bool closing;
 } elastic;
 
-/* --- what members say of a spread state --- */
+/* --- what members say: "avx2:" the instruction set that each offers, and what it has of a spread state --- */
+
+static const char *role_text(const char *note)
+{
+    const char *colon = strchr(note, ':');
+    return colon ? colon + 1 : note;
+}
+
+static tri_status note_tell(elastic *at)
+{
+    char role[TRI_ROLE_NOTE_NBYTES], note[TRI_MEMBER_NOTE_NBYTES];
+    tri_role_note has = tri_job_role_note(at->job);
+    tri_role_note_print(&has, role);
+    int nbytes = snprintf(note, sizeof(note), "%s:%s", tri_isa_name(at->job->elastic.isa), role);
+    if (nbytes >= (int)sizeof(note))
+        return tri_fail(TRI_EFORMAT, "what this worker has of the state is too long to say: %s", role);
+    tri_members_note(at->members, note);
+    return TRI_OK;
+}
+
+/* The least that a member of the present generation offers. */
+static tri_isa least_offer(const elastic *at)
+{
+    const tri_generation *now = tri_members_now(at->members);
+    tri_isa least = at->job->elastic.isa, offer;
+    char name[16];
+    for (int r = 0; r < now->count; r++) {
+        const char *note = now->members[r].note;
+        snprintf(name, sizeof(name), "%.*s", (int)strcspn(note, ":"), note);
+        if (tri_isa_find(name, &offer) && offer < least)
+            least = offer;
+    }
+    return least;
+}
 
 static tri_status notes_read(const tri_member *members, int count, tri_role_note **out)
 {
     tri_role_note *notes = tri_alloc_zero((size_t)count + 1, sizeof(*notes));
     *out = notes;
     for (int i = 0; notes && i < count; i++)
-        if (!tri_role_note_read(members[i].note, &notes[i]))
+        if (!tri_role_note_read(role_text(members[i].note), &notes[i]))
             return tri_fail(TRI_EFORMAT, "worker %s says of its state '%s'", members[i].id, members[i].note);
     return notes ? TRI_OK : TRI_ENOMEM;
 }
@@ -239,6 +275,56 @@ static void elastic_close(elastic *at)
     tri_door_close(at->door);
     unmet_clear(at);
     tri_string_fini(&at->spec);
+}
+
+/* --- the instruction set --- */
+
+/* TRI_EMISMATCH: this worker cannot have the run's, and takes no part. */
+static tri_status isa_take(elastic *at, const char *name)
+{
+    char why[TRI_ERROR_NBYTES];
+    tri_isa isa;
+    if (!tri_isa_find(name, &isa))
+        return tri_fail(TRI_EFORMAT, "store key " ISA_KEY ": want the name of an instruction set, got '%.40s'", name);
+    tri_status status = tri_job_isa_take(at->job, isa);
+    at->isa_taken = status == TRI_OK;
+    if (status != TRI_EMISMATCH)
+        return status;
+    snprintf(why, sizeof(why), "%s", tri_last_error());
+    return tri_members_withdraw(at->members, why, tri_deadline_after_ms(ASK_MS));
+}
+
+/* A newcomer of a run that has one takes it before it asks to join. */
+static tri_status isa_look(elastic *at)
+{
+    char *name;
+    size_t nbytes;
+    if (at->isa_taken || tri_members_rank(at->members) >= 0)
+        return TRI_OK;
+    tri_status status = tri_store_wait(at->setup->members.store, ISA_KEY, &name, &nbytes, tri_now_ns());
+    if (status != TRI_OK)
+        return status == TRI_ETIMEOUT ? TRI_OK : status;
+    status = isa_take(at, name);
+    tri_free(name);
+    return status;
+}
+
+/* The first members claim the least of what they offer, and the first claim stands for the whole run. */
+static tri_status isa_agree(elastic *at, int64_t deadline_ns)
+{
+    const char *mine = tri_isa_name(least_offer(at));
+    char *name;
+    size_t nbytes;
+    if (at->isa_taken)
+        return TRI_OK;
+    TRI_TRY(tri_store_claim(at->setup->members.store, ISA_KEY, mine, strlen(mine), &name, &nbytes, deadline_ns));
+    tri_status status = isa_take(at, name);
+    tri_free(name);
+    if (status == TRI_OK && tri_members_rank(at->members) == 0)
+        tri_log(TRI_LOG_INFO,
+                "all workers compute with the instruction set %s, and so will those that join (train.isa)",
+                tri_isa_name(tri_isa_now()));
+    return status;
 }
 
 /* --- a generation --- */
@@ -485,17 +571,19 @@ static tri_status generation_find(elastic *at)
             &at->job->config.parallel)) /* others come when they have made their steps; the dead are known */
         limit_ms = APART_MS;
     int64_t before = tri_members_now(at->members)->number;
-    char note[TRI_ROLE_NOTE_NBYTES];
     tri_status status = tri_job_roles_resolve(at->job);
-    tri_role_note has = tri_job_role_note(at->job);
-    tri_role_note_print(&has, note);
-    tri_members_note(at->members, note);
+    if (status == TRI_OK)
+        status = note_tell(at);
+    if (status == TRI_OK)
+        status = isa_look(at);
     if (status == TRI_OK && tri_members_rank(at->members) < 0 && at->asked_ns == 0) {
         newcomer_prepare(at);
         at->asked_ns = tri_now_ns();
     }
     if (status == TRI_OK)
         status = tri_members_next(at->members, tri_job_progress(at->job), way_of, at, tri_deadline_after_ms(limit_ms));
+    if (status == TRI_OK)
+        status = isa_agree(at, tri_deadline_after_ms(limit_ms));
     if (status == TRI_OK)
         status = decide(at);
     else if (status != TRI_EMISMATCH)

@@ -168,6 +168,7 @@ typedef struct tri_job_elastic {
     tri_dataset *test;   /* NULL: not opened yet, or none */
     tri_held held[2];    /* samples of either, from generation to generation */
     int64_t number;      /* of the generation */
+    tri_isa isa;         /* the best instruction set that this worker offers */
     tri_job_rest before; /* the step under way */
     /* What stands in the store: has the generation formed? The first word of all that ask is everybody's. NULL: there
      * are no others. */
@@ -588,8 +589,6 @@ bool tri_job_guard_wants_norm(const tri_job *job);
 tri_status tri_job_guard_loss(const tri_job *job);
 tri_status tri_job_guard_judge(tri_job *job, double norm);
 tri_status tri_job_guard_growth(tri_job *job);
-/* isa.c: sets the instruction set of kernels, the same on all ranks of a job; before anything is computed. */
-tri_status tri_job_isa_settle(tri_job *job);
 /* loop.c: a stop ended the evaluation that the end of the run asks for, so the run is not over. */
 bool tri_job_evaluation_is_cut(const tri_job *job);
 /* By all ranks. Rank 0 writes it to the log and metrics.jsonl; a rank that may continue that file keeps the line. */

@@ -21,11 +21,11 @@ static tri_status version_print(const tri_job *job, tri_string *out)
     return tri_string_append(out, TRI_VERSION);
 }
 
-/* Instruction set and oneDNN: they decide the bits of results. */
-static tri_status kernels_print(const tri_job *job, tri_string *out)
+/* It decides the bits of results, as the instruction set does, on which members agree (isa.c). */
+static tri_status library_print(const tri_job *job, tri_string *out)
 {
     (void)job;
-    return tri_string_append(out, tri_kernel_arithmetic());
+    return tri_string_append(out, tri_kernel_library());
 }
 
 static tri_status samples_print(const tri_job *job, tri_string *out)
@@ -74,7 +74,7 @@ static const struct {
     tri_status (*print)(const tri_job *job, tri_string *out);
 } facts[] = {
     {"version of trireme", version_print},
-    {"instruction set and oneDNN", kernels_print},
+    {"oneDNN", library_print},
     {"samples of the training data", samples_print},
     {"shape of a sample", sample_print},
     {"shape of a target", target_print},

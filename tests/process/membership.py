@@ -7,10 +7,11 @@ usage: membership.py TRIREME
 import os
 import re
 import signal
+import subprocess
 import unittest
 
 from elastic import LONG, Runs
-from launched import workers_in
+from launched import TRIREME, workers_in
 
 TOKEN = "0123456789abcdef-membership"
 # What a newcomer has other than the run, and how the difference is named.
@@ -25,6 +26,7 @@ MISFITS = [
     ("train.steps=77", "train.steps: want 10000, got 77"),
     ("comm.transport=tcp", "comm.transport: want auto, got tcp"),
     ("comm.encrypt=on", "comm.encrypt: want false, got true"),
+    ("train.isa=generic", "instruction set (train.isa): want "),
 ]
 
 
@@ -49,6 +51,34 @@ class Membership(Runs):
                 self.assertTrue(first.is_running(), first.text())
         self.check(first, *LONG)
         self.assertNotIn("generation 2", first.text())
+
+    def start_beside(self, store, rank, *words):
+        """One of two workers that somebody else starts, beside a store."""
+        place = {"TRIREME_STORE": f"tcp://{store}", "RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_RANK": str(rank),
+                 "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}
+        os.environ.update(place)
+        run = self.start("beside", "--elastic", "1:3", *words)
+        for name in place:
+            del os.environ[name]
+        return run
+
+    def test_the_first_workers_agree_on_an_instruction_set_that_stays(self):
+        """The second worker has less, and so do all, also in a run that is resumed."""
+        words, common = ("train.steps=300",), "all workers compute with the instruction set generic"
+        with subprocess.Popen([TRIREME, "store", "--listen", "127.0.0.1:0"], stderr=subprocess.PIPE, text=True) as store:
+            address = store.stderr.readline().split()[-1]
+            second = self.start_beside(address, 1, *words, "train.isa=generic")
+            first = self.start_beside(address, 0, *words)
+            self.assertEqual(first.end(), 0, first.text())
+            self.assertEqual(second.end(), 0, second.text())
+            store.terminate()
+        text = first.text() + second.text()
+        self.assertIn(common, text)
+        self.assertIn(self.weights(*words, "train.isa=generic"), text)
+        again = self.start("beside", "--resume", "beside", "-n", "1", "--elastic", "1:1", "train.steps=301")
+        self.assertEqual(again.end(), 0, again.text())
+        self.assertIn(common, again.text())
+        self.assertNotIn("other kernels", again.text())
 
     def test_a_replacement_that_does_not_fit_is_not_started_again(self):
         first = self.start_running("run", "-n", "3", "--elastic", "1:8", "--restarts", "9", *LONG)

@@ -17,17 +17,24 @@
 #define PIECE        INT64_C(64)          /* rows of k in one task of packing where n lies together, */
 #define PIECE_PANELS INT64_C(8)           /* and panels */
 
-const tri_gemm_ops *tri_gemm_find(void)
+const tri_gemm_ops *tri_gemm_of(tri_isa isa)
 {
 #ifdef TRI_HAVE_X86
-    if (tri_isa_now() >= TRI_ISA_AVX512) {
+    if (isa >= TRI_ISA_AVX512) {
         return &tri_gemm_wide;
     }
-    if (tri_isa_now() == TRI_ISA_AVX2) {
+    if (isa == TRI_ISA_AVX2) {
         return &tri_gemm_avx;
     }
+#else
+    (void)isa;
 #endif
     return &tri_gemm_generic;
+}
+
+const tri_gemm_ops *tri_gemm_find(void)
+{
+    return tri_gemm_of(tri_isa_now());
 }
 
 int64_t tri_gemm_packed_count(const tri_gemm_ops *ops, int64_t k, int64_t n)

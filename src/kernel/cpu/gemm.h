@@ -9,6 +9,7 @@
 #ifndef TRI_KERNEL_CPU_GEMM_H
 #define TRI_KERNEL_CPU_GEMM_H
 
+#include "kernel/isa.h"
 #include "kernel/row.h"
 
 #define TRI_GEMM_MAX_MR 12
@@ -99,6 +100,8 @@ extern const tri_gemm_ops tri_gemm_wide;
 #endif
 /* The fastest set that this machine has. */
 const tri_gemm_ops *tri_gemm_find(void);
+/* That of an instruction set. */
+const tri_gemm_ops *tri_gemm_of(tri_isa isa);
 
 static inline void tri_gemm_enter(const tri_gemm_ops *ops)
 {

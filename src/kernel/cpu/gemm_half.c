@@ -17,7 +17,7 @@
 #define PANELS      INT64_C(8)   /* of one task of packing where n lies together, */
 #define PIECE       INT64_C(128) /* and its k; even */
 
-const tri_gemm_ops *tri_gemm_half_find(void)
+const tri_gemm_ops *tri_gemm_half_of(tri_isa isa)
 {
 #ifdef TRI_HAVE_X86
     static const tri_gemm_ops *const rows[] = {[TRI_ISA_GENERIC] = &tri_gemm_bf16_generic,
@@ -25,10 +25,16 @@ const tri_gemm_ops *tri_gemm_half_find(void)
                                                [TRI_ISA_AVX512] = &tri_gemm_bf16_wide,
                                                [TRI_ISA_AVX512_BF16] = &tri_gemm_bf16,
                                                [TRI_ISA_AMX] = &tri_gemm_amx};
-    return rows[tri_isa_now()];
+    return rows[isa];
 #else
+    (void)isa;
     return &tri_gemm_bf16_generic;
 #endif
+}
+
+const tri_gemm_ops *tri_gemm_half_find(void)
+{
+    return tri_gemm_half_of(tri_isa_now());
 }
 
 TRI_CLONES static void pair_rows(uint32_t *to, const uint16_t *low, const uint16_t *high, int64_t count)

@@ -23,6 +23,8 @@ extern const tri_gemm_ops tri_gemm_amx; /* where tri_amx_allowed() */
 #endif
 /* The fastest set that this machine has. */
 const tri_gemm_ops *tri_gemm_half_find(void);
+/* That of an instruction set. */
+const tri_gemm_ops *tri_gemm_half_of(tri_isa isa);
 
 /* ceil(k / 2) */
 static inline int64_t tri_pairs(int64_t k)
