@@ -142,6 +142,7 @@ typedef struct launch_lost {
     int64_t started_ns; /* the latest start */
     int exit_code;
     bool unstarted; /* its latest start failed */
+    bool unasked;   /* the store could not be asked whether it was refused */
 } launch_lost;
 
 /* Of a rank on another host that outlives the connection to it (launch_far.c). */
@@ -269,6 +270,8 @@ tri_status tri_launch_beat_start(launch *job);
 void tri_launch_beat_stop(launch *job);
 /* All steps are done. */
 bool tri_launch_is_over(const launch *job);
+/* launch_watch.c: a worker that ended with this code was refused, which is said. Not known: rank->lost.unasked. */
+bool tri_launch_was_refused(launch *job, launch_rank *rank, int code);
 /* A worker has told that the run cannot go on whoever takes part (tri_members_fail). */
 bool tri_launch_is_failed(const launch *job);
 /* Ranks of other launchers need our store. */

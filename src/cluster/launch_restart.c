@@ -255,8 +255,12 @@ tri_launch_result tri_launch_losses_check(launch *job)
         if (!waits_due(rank, now_ns))
             continue;
         rank->lost.retry_ns = 0;
+        if (rank->lost.unasked && tri_launch_was_refused(job, rank, rank->lost.exit_code))
+            continue;
         if (rank->lost.unstarted)
             start_again(job, rank);
+        else if (rank->lost.unasked) /* without its store it would not get far */
+            retry_plan(&rank->lost);
         else if (has_restarts(job))
             restart(job, rank, 0);
         else if (job->config->elastic && tri_launch_has_others(job))

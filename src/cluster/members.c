@@ -570,6 +570,8 @@ static tri_status close_try(tri_members *members, int64_t number, int64_t few_ns
     if (few) /* a link that is whole again is said in another registration */
         cut_forget(members);
     if (status == TRI_OK && few)
+        status = tri_members_failure_check(members->setup.store);
+    if (status == TRI_OK && few)
         status = look(members, number, slice_ns);
     else if (status == TRI_OK && members->rank < 0) /* the others may be gone because all is done */
         status = newcomer_check(members);
@@ -712,21 +714,6 @@ tri_status tri_members_formed(tri_members *members, bool word, bool *stands, int
         return TRI_OK;
     *stands = false; /* the word that was there is forgotten; a later generation has a state */
     return tri_store_remove(members->setup.store, key, deadline_ns);
-}
-
-tri_status tri_members_end(tri_members *members, int64_t deadline_ns)
-{
-    return tri_store_set(members->setup.store, "gen/over", "", 0, deadline_ns);
-}
-
-tri_status tri_members_fail(tri_members *members, const char *why, int64_t deadline_ns)
-{
-    return tri_store_set(members->setup.store, "gen/failed", why, strlen(why), deadline_ns);
-}
-
-tri_status tri_members_leave(tri_members *members, int64_t deadline_ns)
-{
-    return tri_members_bury(members->setup.store, members->id, deadline_ns);
 }
 
 void tri_members_close(tri_members *members)

@@ -109,8 +109,11 @@ typedef tri_status (*tri_members_forget)(void *arg, int64_t generation, int coun
 tri_status tri_members_sweep(tri_members *members, tri_members_forget forget, void *arg, int64_t deadline_ns);
 /* The work is done: newcomers need not wait. */
 tri_status tri_members_end(tri_members *members, int64_t deadline_ns);
-/* The run cannot go on, whoever takes part: launchers start nobody again. */
-tri_status tri_members_fail(tri_members *members, const char *why, int64_t deadline_ns);
+/* The run cannot go on, whoever takes part: launchers start nobody again. Where that is a wrong configuration
+ * (TRI_ECONFIG, TRI_EUNSUPPORTED), members that wait for others end with the same status and words. */
+tri_status tri_members_fail(tri_store *store, tri_status status, const char *why, int64_t deadline_ns);
+/* Whether a process is in the present generation, as far as gen/now tells; false before the first one. */
+tri_status tri_members_is_listed(tri_store *store, const char *id, bool *listed, int64_t deadline_ns);
 /* This process takes no further part: nobody waits for it. */
 tri_status tri_members_leave(tri_members *members, int64_t deadline_ns);
 /* The same, said by who saw it end. */

@@ -41,6 +41,25 @@ tri_status tri_members_number(tri_store *store, const char *key, int64_t *number
     return TRI_OK;
 }
 
+tri_status tri_members_is_listed(tri_store *store, const char *id, bool *listed, int64_t deadline_ns)
+{
+    char key[KEY], *text;
+    int64_t number;
+    size_t nbytes;
+    tri_generation now = {0};
+
+    *listed = false;
+    TRI_TRY(tri_members_number(store, "gen/now", &number));
+    if (number == 0)
+        return TRI_OK;
+    TRI_TRY(tri_store_wait(store, tri_members_key(key, number, "", ""), &text, &nbytes, deadline_ns));
+    tri_status status = tri_members_parse(text, number, &now);
+    tri_free(text);
+    *listed = status == TRI_OK && tri_members_has(&now, id);
+    tri_free(now.members);
+    return status;
+}
+
 /* --- telling --- */
 
 /* In the first place that is free, which is claimed with the text itself: whoever dies meanwhile leaves no gap at which
@@ -77,6 +96,43 @@ tri_status tri_members_bury(tri_store *store, const char *id, int64_t deadline_n
     TRI_TRY(tri_store_set(store, key, "", 0, deadline_ns));
     snprintf(key, sizeof key, "gone %s", id);
     return tri_members_tell(store, key, deadline_ns);
+}
+
+tri_status tri_members_end(tri_members *members, int64_t deadline_ns)
+{
+    return tri_store_set(members->setup.store, "gen/over", "", 0, deadline_ns);
+}
+
+tri_status tri_members_fail(tri_store *store, tri_status status, const char *why, int64_t deadline_ns)
+{
+    tri_string text = {0};
+
+    tri_status written = tri_string_appendf(&text, "%d %s", (int)status, why);
+    if (written == TRI_OK)
+        written = tri_store_set(store, "gen/failed", tri_string_text(&text), text.nbytes, deadline_ns);
+    tri_string_fini(&text);
+    return written;
+}
+
+tri_status tri_members_leave(tri_members *members, int64_t deadline_ns)
+{
+    return tri_members_bury(members->setup.store, members->id, deadline_ns);
+}
+
+tri_status tri_members_failure_check(tri_store *store)
+{
+    char *text;
+    int number = 0, nbytes = 0;
+    size_t text_nbytes;
+    tri_status status = tri_store_wait(store, "gen/failed", &text, &text_nbytes, tri_now_ns());
+
+    if (status != TRI_OK)
+        return status == TRI_ETIMEOUT ? TRI_OK : status;
+    bool good = sscanf(text, "%d %n", &number, &nbytes) == 1 && nbytes > 0;
+    bool config = good && (number == TRI_ECONFIG || number == TRI_EUNSUPPORTED);
+    status = config ? tri_fail((tri_status)number, "%s", text + nbytes) : TRI_OK; /* of others a later start may mend */
+    tri_free(text);
+    return status;
 }
 
 /* --- forgetting generations --- */

@@ -286,31 +286,51 @@ void tri_members_left_out_tell(tri_members *members, int64_t number)
     }
 }
 
-tri_status tri_members_heal_look(tri_members *members)
+/* Those of the present generation that this process does not reach, and their ranks. */
+static tri_status cut_find(tri_members *members, tri_member *list, tri_member_reach *reach, int *ranks, int *count)
 {
     char key[KEY], where[TRI_MEMBER_WHERE_NBYTES];
     size_t nbytes;
 
-    if (members->cuts.nbytes == 0 || !members->setup.reach || tri_now_ns() < members->heal_look_ns)
-        return TRI_OK;
-    if (!members->healed && !(members->healed = tri_alloc_zero((size_t)members->now.count + 1, 1)))
-        return TRI_ENOMEM;
     for (int r = 0; r < members->now.count; r++) {
-        tri_member_reach reach = {0};
-
         if (tri_members_way(members, r, where) != TRI_MEMBER_CUT)
             continue;
+        list[*count] = members->now.members[r];
+        ranks[*count] = r;
         snprintf(key, sizeof key, "door/%s", members->now.members[r].id);
-        tri_status status = tri_store_wait(members->setup.store, key, &reach.door, &nbytes, tri_now_ns());
+        tri_status status = tri_store_wait(members->setup.store, key, &reach[*count].door, &nbytes, tri_now_ns());
+        ++*count;
         if (status != TRI_OK && status != TRI_ETIMEOUT)
             return status;
-        status = members->setup.reach(members->setup.arg, &members->now.members[r], &reach, 1);
-        tri_free(reach.door);
-        TRI_TRY(status);
-        members->healed[r] = !reach.cut;
     }
-    members->heal_look_ns = tri_now_ns() + HEAL_NS;
     return TRI_OK;
+}
+
+tri_status tri_members_heal_look(tri_members *members)
+{
+    size_t room = (size_t)members->now.count + 1;
+    int count = 0;
+
+    if (members->cuts.nbytes == 0 || !members->setup.reach || tri_now_ns() < members->heal_look_ns)
+        return TRI_OK;
+    if (!members->healed && !(members->healed = tri_alloc_zero(room, 1)))
+        return TRI_ENOMEM;
+    tri_member *list = tri_alloc_zero(room, sizeof(*list));
+    tri_member_reach *reach = tri_alloc_zero(room, sizeof(*reach));
+    int *ranks = tri_alloc_zero(room, sizeof(*ranks));
+    tri_status status = list && reach && ranks ? cut_find(members, list, reach, ranks, &count) : TRI_ENOMEM;
+    if (status == TRI_OK && count > 0)
+        status = members->setup.reach(members->setup.arg, list, reach, count);
+    for (int i = 0; i < count; i++) {
+        if (status == TRI_OK)
+            members->healed[ranks[i]] = !reach[i].cut;
+        tri_free(reach[i].door);
+    }
+    tri_free(list);
+    tri_free(reach);
+    tri_free(ranks);
+    members->heal_look_ns = tri_now_ns() + HEAL_NS;
+    return status;
 }
 
 /* --- joining --- */

@@ -622,8 +622,43 @@ static tri_status run_fail(elastic *at, tri_status status)
 {
     char message[TRI_ERROR_NBYTES];
     snprintf(message, sizeof(message), "%s", tri_last_error());
-    (void)tri_members_fail(at->members, message, tri_deadline_after_ms(LAST_NS / TRI_NS_PER_MS));
+    (void)tri_members_fail(at->setup->members.store, status, message, tri_deadline_after_ms(LAST_NS / TRI_NS_PER_MS));
     return tri_fail_copy(status, message);
+}
+
+static bool is_config_error(tri_status status)
+{
+    return status == TRI_ECONFIG || status == TRI_EUNSUPPORTED;
+}
+
+/* Is a failure one that all workers have? Their configurations are the same; once a run is under way one of them may
+ * differ all the same in what is its host's, and is lost alone. */
+static bool is_shared(const elastic *at, tri_status status)
+{
+    const tri_generation *now = tri_members_now(at->members);
+    bool begun = false;
+    for (int r = 0; r < now->count; r++)
+        begun = begun || now->members[r].progress >= 0;
+    return status == TRI_ENUMERIC || (is_config_error(status) && !begun);
+}
+
+/* A worker that the run begins with, and does not without, cannot take part: the others need not wait for it. */
+static tri_status open_fail(elastic *at, tri_status status)
+{
+    const tri_members_setup *setup = &at->setup->members;
+    const char *dot = strchr(setup->id, '.');
+    char *text;
+    size_t nbytes;
+    if (!is_config_error(status) || setup->founders > setup->least || !dot || strcmp(dot, ".0") != 0)
+        return status;
+    char message[TRI_ERROR_NBYTES];
+    snprintf(message, sizeof(message), "%s", tri_last_error());
+    if (tri_store_wait(setup->store, "gen/1", &text, &nbytes, tri_now_ns()) == TRI_OK) {
+        tri_free(text);
+        return tri_fail_copy(status, message);
+    }
+    tri_fail_copy(status, message);
+    return run_fail(at, status);
 }
 
 /* The run is over, or this worker leaves it. Those who would like to know may be gone themselves. */
@@ -662,7 +697,7 @@ static tri_status generations_run(elastic *at)
         }
         at->job->elastic.lost_ns = tri_now_ns();
         if (status != TRI_OK && !goes_on(at, status))
-            return status == TRI_ENUMERIC ? run_fail(at, status) : status;
+            return is_shared(at, status) ? run_fail(at, status) : status;
     }
 }
 
@@ -675,7 +710,9 @@ tri_status tri_elastic_run(const tri_elastic_setup *setup)
         status = tri_thread_start(&at.grace, "grace", grace_watch, &at);
     if (status == TRI_OK)
         status = elastic_open(&at);
-    if (status == TRI_OK)
+    if (status != TRI_OK)
+        status = open_fail(&at, status);
+    else
         status = generations_run(&at);
     snprintf(message, sizeof(message), "%s", tri_last_error());
     elastic_close(&at);

@@ -208,6 +208,55 @@ static void members_refuse_a_newcomer_that_has_not_compared(void **state)
                         "worker 1.0 cannot join this run: its description of the run is not that of the members");
 }
 
+/* --- a run that cannot be --- */
+
+typedef struct failed_run {
+    tri_store *store;
+    tri_status told, found;
+    char words[TRI_ERROR_NBYTES];
+    int64_t waited_ns;
+} failed_run;
+
+/* The second of two that are needed never comes. */
+static void waiting_run(int index, void *arg)
+{
+    failed_run *both = arg;
+    tri_members *members;
+    tri_members_setup setup = {.store = both->store,
+                               .id = "0.0",
+                               .host = "here",
+                               .founders = 2,
+                               .least = 2,
+                               .most = 2,
+                               .wait_ns = 60 * TRI_NS_PER_S};
+    (void)index;
+    assert_int_equal(tri_members_open(&setup, &members), TRI_OK);
+    assert_int_equal(tri_members_fail(both->store, both->told, "lr: wrong", tri_now_ns() + TRI_NS_PER_S), TRI_OK);
+    assert_int_equal(tri_members_bury(both->store, "1.0", tri_now_ns() + TRI_NS_PER_S), TRI_OK);
+    both->waited_ns = -tri_now_ns();
+    both->found = tri_members_next(members, -1, NULL, NULL, tri_now_ns() + 100 * TRI_NS_PER_S);
+    snprintf(both->words, sizeof both->words, "%s", tri_last_error());
+    both->waited_ns += tri_now_ns();
+    tri_members_close(members);
+}
+
+static void nobody_waits_for_others_with_a_configuration_that_cannot_be(void **state)
+{
+    (void)state;
+    const tri_status rows[] = {TRI_ECONFIG, TRI_ENUMERIC};
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        failed_run both = {.told = rows[i]};
+        assert_int_equal(tri_store_memory(&both.store), TRI_OK);
+        assert_int_equal(tri_sim_run(&(tri_sim_config){.seed = 1}, 1, waiting_run, &both), TRI_OK);
+        tri_store_close(both.store);
+        if (i == 0) {
+            assert_int_equal(both.found, TRI_ECONFIG);
+            assert_string_equal(both.words, "lr: wrong");
+        }
+        assert_int_equal(both.waited_ns < TRI_NS_PER_S, i == 0); /* of other failures others may come again */
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -220,6 +269,7 @@ int main(void)
         cmocka_unit_test(a_description_that_differs_is_named_by_its_keys),
         cmocka_unit_test(a_newcomer_that_does_not_fit_refuses_itself),
         cmocka_unit_test(members_refuse_a_newcomer_that_has_not_compared),
+        cmocka_unit_test(nobody_waits_for_others_with_a_configuration_that_cannot_be),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

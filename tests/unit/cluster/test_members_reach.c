@@ -20,6 +20,9 @@ typedef struct net {
     int founders;
     const char *cuts;    /* pairs of ranks of generation 1, such as "01 12" */
     int64_t heal_ns;     /* all are whole from then on; 0: never */
+    bool stays;          /* links that were cut stay so; who tries the other one finds that it is reached again */
+    int64_t trial_ns;    /* how long it takes to find that some are not reached */
+    int least;           /* members of a generation; 0: 1 */
     char list[4 * MOST]; /* of generation 2, as numbers of processes: "0 2 " */
     int64_t closed_ns;   /* when it was closed, at the latest */
     int64_t whole_ns;    /* when all were in one again; 0: never */
@@ -32,19 +35,23 @@ typedef struct node {
     tri_members *members;
 } node;
 
-static bool is_cut(const net *in, int a, int b)
+static bool was_cut(const net *in, int a, int b)
 {
     char one[3] = {(char)('0' + a), (char)('0' + b), 0}, other[3] = {(char)('0' + b), (char)('0' + a), 0};
-    if (tri_now_ns() < TRI_NS_PER_S || (in->heal_ns > 0 && tri_now_ns() >= in->heal_ns))
-        return false;
-    return strstr(in->cuts, one) || strstr(in->cuts, other);
+    return tri_now_ns() >= TRI_NS_PER_S && (strstr(in->cuts, one) || strstr(in->cuts, other));
+}
+
+static bool is_cut(const net *in, int a, int b)
+{
+    return was_cut(in, a, b) && (in->heal_ns == 0 || tri_now_ns() < in->heal_ns);
 }
 
 static tri_member_way way_of(void *arg, int rank, char *where)
 {
     const node *own = arg;
     const char *id = tri_members_now(own->members)->members[rank].id;
-    if (!is_cut(own->in, own->number, id[0] - '0'))
+    bool cut = own->in->stays ? was_cut(own->in, own->number, id[0] - '0') : is_cut(own->in, own->number, id[0] - '0');
+    if (!cut)
         return TRI_MEMBER_HEARD;
     snprintf(where, TRI_MEMBER_WHERE_NBYTES, "10.0.0.%c/40000", id[0]);
     return TRI_MEMBER_CUT;
@@ -55,6 +62,7 @@ static tri_status reach(void *arg, const tri_member *members, tri_member_reach *
     const node *own = arg;
     for (int i = 0; i < count; i++)
         found[i].cut = is_cut(own->in, own->number, members[i].id[0] - '0');
+    tri_sleep_ns(own->in->trial_ns);
     return TRI_OK;
 }
 
@@ -78,9 +86,9 @@ static void node_run(void *arg)
                                .id = id,
                                .host = id,
                                .founders = in->founders,
-                               .least = 1,
+                               .least = in->least ? in->least : 1,
                                .most = MOST,
-                               .wait_ns = TRI_NS_PER_S,
+                               .wait_ns = in->least ? limit_ns : TRI_NS_PER_S,
                                .reach = reach,
                                .arg = own};
     if (own->number >= in->founders)
@@ -156,11 +164,26 @@ static void a_newcomer_that_reaches_only_the_store_is_not_noticed(void **state)
     assert_true(in.whole_ns >= 20 * TRI_NS_PER_S && in.whole_ns < 23 * TRI_NS_PER_S);
 }
 
+/* All of them are needed: who is cut off from four others finds within one trial that it reaches them. */
+static void members_that_are_cut_off_are_tried_side_by_side(void **state)
+{
+    (void)state;
+    net in = net_run((net){.founders = 5,
+                           .least = 5,
+                           .cuts = "01 02 03 04",
+                           .heal_ns = 20 * TRI_NS_PER_S,
+                           .stays = true,
+                           .trial_ns = 2 * TRI_NS_PER_S});
+    assert_string_equal(in.list, "0 1 2 3 4 ");
+    assert_true(in.whole_ns >= 20 * TRI_NS_PER_S && in.whole_ns < 26 * TRI_NS_PER_S);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_largest_connected_set_goes_on),
         cmocka_unit_test(a_newcomer_that_reaches_only_the_store_is_not_noticed),
+        cmocka_unit_test(members_that_are_cut_off_are_tried_side_by_side),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
