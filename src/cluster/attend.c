@@ -86,16 +86,20 @@ static void others_end(const attendant *here)
 
     for (struct dirent *entry; folder && (entry = readdir(folder));) {
         const char *dot = strrchr(entry->d_name, '.');
+        char path[PATH + 256];
+        tri_status status;
         place found;
-        int fd = dot && strcmp(dot, ".place") == 0
-                     ? openat(dirfd(folder), entry->d_name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW)
-                     : -1;
+        int fd;
 
-        if (fd < 0)
+        if (!dot || strcmp(dot, ".place") != 0)
             continue;
-        if (tri_journal_file_check(fd, entry->d_name, 022) != TRI_OK)
+        snprintf(path, sizeof path, "%.1300s/%s", here->setup->folder, entry->d_name);
+        status = tri_journal_file_open(path, O_RDONLY, 022, &fd);
+        if (status == TRI_ECONFIG)
             tri_log(TRI_LOG_WARN, "not believed: %s", tri_last_error());
-        else if (place_read(fd, &found) && strcmp(found.job, here->job) != 0 && place_lives(here, &found)) {
+        if (status != TRI_OK)
+            continue;
+        if (place_read(fd, &found) && strcmp(found.job, here->job) != 0 && place_lives(here, &found)) {
             tri_log(TRI_LOG_WARN, "process %d is of an earlier job in %s, whose launcher was killed: it is ended",
                     found.pid, here->setup->folder);
             kill(-found.pid, SIGKILL);
@@ -177,12 +181,10 @@ static tri_status rank_open(attendant *here)
 
     TRI_TRY(tri_fs_make_folder(here->setup->folder));
     snprintf(path, sizeof path, "%.1300s/rank-%d.place", here->setup->folder, here->rank.rank);
-    here->place_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-    if (here->place_fd < 0 || flock(here->place_fd, LOCK_EX) != 0)
-        return tri_fail(TRI_EIO, "%s: cannot open: %s", path, strerror(errno));
-    tri_status status = tri_journal_file_check(here->place_fd, path, 022);
-    if (status == TRI_OK)
-        status = rank_take(here);
+    TRI_TRY(tri_journal_file_open(path, O_RDWR | O_CREAT, 022, &here->place_fd));
+    if (flock(here->place_fd, LOCK_EX) != 0)
+        return tri_fail(TRI_EIO, "%s: cannot lock: %s", path, strerror(errno));
+    tri_status status = rank_take(here);
     flock(here->place_fd, LOCK_UN);
     return status;
 }

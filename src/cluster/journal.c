@@ -332,12 +332,15 @@ tri_status tri_journal_clear(tri_journal *journal)
 
 /* --- opening --- */
 
-tri_status tri_journal_file_check(int fd, const char *path, unsigned forbidden)
+static tri_status file_check(int fd, const char *path, unsigned forbidden)
 {
     struct stat info;
 
     if (fstat(fd, &info) != 0)
         return tri_fail(TRI_EIO, "%s: cannot look at it: %s", path, strerror(errno));
+    if (!S_ISREG(info.st_mode))
+        return tri_fail(TRI_ECONFIG, "%s: want a file, got something else of user %ld (remove it, if nobody needs it)",
+                        path, (long)info.st_uid);
     if (info.st_uid != geteuid() || (info.st_mode & forbidden) != 0)
         return tri_fail(TRI_ECONFIG,
                         "%s: want a file of user %ld that others cannot %s, got one of user %ld, mode %04o (remove it, "
@@ -347,12 +350,23 @@ tri_status tri_journal_file_check(int fd, const char *path, unsigned forbidden)
     return TRI_OK;
 }
 
+tri_status tri_journal_file_open(const char *path, int flags, unsigned forbidden, int *fd)
+{
+    *fd = open(path, flags | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600); /* a pipe would let it wait for a writer */
+    if (*fd < 0)
+        return tri_fail(errno == ENOENT ? TRI_ENOTFOUND : TRI_EIO, "%s: cannot open: %s", path, strerror(errno));
+    tri_status status = file_check(*fd, path, forbidden);
+    if (status != TRI_OK) {
+        close(*fd);
+        *fd = -1;
+    }
+    return status;
+}
+
 static tri_status lock(tri_journal *journal)
 {
     for (;;) {
-        journal->fd = open(journal->path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600);
-        if (journal->fd < 0)
-            return failed(journal, "open");
+        TRI_TRY(tri_journal_file_open(journal->path, O_RDWR | O_CREAT | O_APPEND, 077, &journal->fd));
         if (flock(journal->fd, LOCK_EX | LOCK_NB) != 0)
             return errno == EWOULDBLOCK ? tri_fail(TRI_ECONFIG,
                                                    "%s: want a run without a launcher, and another process, which "
@@ -360,7 +374,7 @@ static tri_status lock(tri_journal *journal)
                                                    journal->path)
                                         : failed(journal, "lock");
         if (is_there(journal->fd, journal->path))
-            return tri_journal_file_check(journal->fd, journal->path, 077);
+            return TRI_OK;
         close(journal->fd);
     }
 }

@@ -14,9 +14,10 @@
 
 typedef struct tri_journal tri_journal;
 
-/* Whether nobody but this user can have written an open file; TRI_ECONFIG names its owner and its mode. forbidden:
- * bits of the mode, such as 022. */
-tri_status tri_journal_file_check(int fd, const char *path, unsigned forbidden);
+/* Opens a file that nobody but this user can have written, and never waits. flags: of open(); forbidden: bits of the
+ * mode, such as 022. TRI_ECONFIG: it is no file, or has another owner or mode, which the message names. TRI_ENOTFOUND,
+ * TRI_EIO: it cannot be opened. *fd is -1 then. */
+tri_status tri_journal_file_open(const char *path, int flags, unsigned forbidden, int *fd);
 /* Makes the file (mode 0600: it holds the job's token) where there is none. TRI_ECONFIG while another process has it
  * open, and of a file of another user, or that others can read or write. */
 tri_status tri_journal_open(const char *path, tri_journal **out);

@@ -20,29 +20,30 @@
 #define ENDING_MS 5
 
 typedef struct asked {
-    tri_host_answer *answer;
-    pid_t pid; /* 0: it has ended */
-    int fd;    /* both output streams; -1: closed */
-    size_t nbytes;
+    char *text; /* the beginning of what it wrote, with a 0 byte */
+    size_t room, nbytes;
+    bool is_quiet; /* what it writes to its error stream is dropped */
+    int exit_code; /* as in tri_host_answer */
+    pid_t pid;     /* 0: it has ended */
+    int fd;        /* its output; -1: closed */
 } asked;
 
-static tri_status ask_start(const tri_launch_config *config, const char *command, asked *one)
+static tri_status ask_start(const launch_shell *shell, const char *host, asked *one)
 {
-    launch_shell shell;
     char whose[300];
-    int ends[2], input;
+    int ends[2], nothing;
 
-    tri_launch_shell(config, one->answer->name, one->answer->port, command, &shell);
-    snprintf(whose, sizeof whose, "host %s", one->answer->name);
+    snprintf(whose, sizeof whose, "host %s", host);
     TRI_TRY(tri_launch_pipe(ends, O_CLOEXEC, whose));
     one->pid = fork();
     if (one->pid == 0) {
         setpgid(0, 0);
         prctl(PR_SET_PDEATHSIG, SIGKILL);
-        input = open("/dev/null", O_RDONLY);
-        if (input >= 0 && dup2(input, 0) >= 0 && dup2(ends[1], 1) >= 0 && dup2(ends[1], 2) >= 0)
-            execvp(shell.argv[0], shell.argv);
-        dprintf(ends[1], "%s: cannot be started: %s\n", shell.argv[0], strerror(errno));
+        nothing = open("/dev/null", O_RDWR);
+        if (nothing >= 0 && dup2(nothing, 0) >= 0 && dup2(ends[1], 1) >= 0 &&
+            dup2(one->is_quiet ? nothing : ends[1], 2) >= 0)
+            execvp(shell->argv[0], shell->argv);
+        dprintf(ends[1], "%s: cannot be started: %s\n", shell->argv[0], strerror(errno));
         _exit(127);
     }
     close(ends[1]);
@@ -52,15 +53,15 @@ static tri_status ask_start(const tri_launch_config *config, const char *command
         return TRI_OK;
     }
     close(one->fd);
-    return tri_fail(TRI_EIO, "host %s: cannot start %s: %s", one->answer->name, shell.argv[0], strerror(errno));
+    return tri_fail(TRI_EIO, "host %s: cannot start %s: %s", host, shell->argv[0], strerror(errno));
 }
 
 /* Keeps the beginning; false at the end of the output. */
 static bool output_read(asked *one)
 {
     char waste[512];
-    size_t room = sizeof one->answer->text - 1 - one->nbytes;
-    ssize_t got = read(one->fd, room > 0 ? one->answer->text + one->nbytes : waste, room > 0 ? room : sizeof waste);
+    size_t room = one->room - 1 - one->nbytes;
+    ssize_t got = read(one->fd, room > 0 ? one->text + one->nbytes : waste, room > 0 ? room : sizeof waste);
 
     if (got > 0 && room > 0)
         one->nbytes += (size_t)got;
@@ -79,8 +80,8 @@ static void ask_end(asked *one, bool answered)
     while (waitpid(one->pid, &how, 0) < 0 && errno == EINTR) {
     }
     one->pid = 0;
-    one->answer->exit_code = !answered ? -1 : WIFEXITED(how) ? WEXITSTATUS(how) : 128 + WTERMSIG(how);
-    one->answer->text[strcspn(one->answer->text, "\r\n")] = 0;
+    one->exit_code = !answered ? -1 : WIFEXITED(how) ? WEXITSTATUS(how) : 128 + WTERMSIG(how);
+    one->text[one->nbytes] = 0;
 }
 
 /* Takes what has come, and the end of those that have ended; how many are left. */
@@ -136,12 +137,31 @@ static tri_status ask_some(const tri_launch_config *config, const char *command,
     tri_status status = TRI_OK;
 
     while (started < count && status == TRI_OK) {
-        all[started] = (asked){.answer = &answers[started], .fd = -1};
-        status = ask_start(config, command, &all[started]);
+        tri_host_answer *answer = &answers[started];
+        launch_shell shell;
+
+        all[started] = (asked){.text = answer->text, .room = sizeof answer->text, .fd = -1};
+        tri_launch_shell(config, answer->name, answer->port, command, &shell);
+        status = ask_start(&shell, answer->name, &all[started]);
         started += status == TRI_OK;
     }
     answers_wait(all, started, tri_deadline_after_ms(status == TRI_OK ? limit_ms : 0));
+    for (size_t i = 0; i < started; i++) {
+        answers[i].exit_code = all[i].exit_code;
+        answers[i].text[strcspn(answers[i].text, "\r\n")] = 0;
+    }
     return status;
+}
+
+int tri_launch_shell_ask(const launch_shell *shell, const char *host, int limit_ms, char *text, size_t nbytes)
+{
+    asked one = {.text = text, .room = nbytes, .is_quiet = true, .fd = -1};
+
+    text[0] = 0;
+    if (ask_start(shell, host, &one) != TRI_OK)
+        return -1;
+    answers_wait(&one, 1, tri_deadline_after_ms(limit_ms));
+    return one.exit_code;
 }
 
 tri_status tri_launch_hosts_ask(const tri_launch_config *config, char *const *argv, int limit_ms, tri_vector *answers)

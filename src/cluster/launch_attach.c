@@ -155,21 +155,19 @@ tri_status tri_launch_exit_forget(const char *log_folder, int rank)
 
 int tri_launch_exit_read(const char *log_folder, int rank, int starts)
 {
-    char path[1400], *text;
-    size_t nbytes;
-    int found, code;
+    char path[1400], text[48];
+    int fd, found, code;
 
     exit_path(path, log_folder, rank);
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-    bool own = fd >= 0 && tri_journal_file_check(fd, path, 022) == TRI_OK;
-    if (fd >= 0)
-        close(fd);
-    if (fd >= 0 && !own)
+    tri_status status = tri_journal_file_open(path, O_RDONLY, 022, &fd);
+    if (status == TRI_ECONFIG)
         tri_log(TRI_LOG_WARN, "how a process ended is not believed: %s", tri_last_error());
-    if (!own || tri_fs_read(path, 4096, &text, &nbytes) != TRI_OK)
+    if (status != TRI_OK)
         return -1;
+    ssize_t got = pread(fd, text, sizeof text - 1, 0);
+    close(fd);
+    text[got > 0 ? got : 0] = 0;
     bool good = sscanf(text, "%d %d", &found, &code) == 2 && found == starts && code >= 0 && code < 256;
-    tri_free(text);
     return good ? code : -1;
 }
 

@@ -18,7 +18,8 @@
 
 #include "cluster/launch_impl.h"
 
-#define HOST_LIMIT 65536
+#define HOST_LIMIT  65536
+#define SETTINGS_MS 10000 /* `ssh -G` runs commands that its configuration names */
 
 static bool name_is_local(const char *name)
 {
@@ -140,25 +141,21 @@ tri_status tri_launch_quote(tri_string *out, const char *text)
     return tri_string_append(out, "'");
 }
 
-/* What ssh's configuration calls the host: "hostname 10.0.0.7" of `ssh -G`. The host file allows no byte in a name that
- * a shell would read otherwise. */
+/* What ssh's configuration calls the host: "hostname 10.0.0.7" of `ssh -G`. */
 static bool ssh_name_find(const tri_launch_config *config, const launch_host *host, char name[256])
 {
-    char command[700], line[512];
-    bool found = false;
-    FILE *answer;
+    static const char key[] = "hostname ";
+    launch_shell shell;
+    char text[4096], *rest = text;
 
-    snprintf(command, sizeof command, "%.200s -G %s%s %s 2>/dev/null </dev/null", config->ssh,
-             host->port[0] ? "-p " : "", host->port, host->name);
-    answer = popen(command, "re");
-    while (answer && fgets(line, sizeof line, answer)) {
-        line[strcspn(line, "\r\n")] = 0;
-        if (!found && strncmp(line, "hostname ", 9) == 0)
-            found = snprintf(name, 256, "%.255s", line + 9) > 0;
+    tri_launch_shell_settings(config, host->name, host->port, &shell);
+    if (tri_launch_shell_ask(&shell, host->name, SETTINGS_MS, text, sizeof text) != 0)
+        return false;
+    for (const char *line; (line = strsep(&rest, "\r\n")) != NULL;) {
+        if (strncmp(line, key, sizeof key - 1) == 0)
+            return snprintf(name, 256, "%.255s", line + sizeof key - 1) > 0;
     }
-    if (answer)
-        pclose(answer);
-    return found;
+    return false;
 }
 
 static int name_resolve(const char *name, struct addrinfo **list)

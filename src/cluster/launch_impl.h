@@ -55,6 +55,12 @@ typedef struct launch_shell {
 /* By config->ssh, or by srun where config->hosts is "slurm". Borrows host, port ("": none) and command. */
 void tri_launch_shell(const tri_launch_config *config, const char *host, const char *port, const char *command,
                       launch_shell *shell);
+/* By `ssh -G`: the settings that ssh has for a host, a line each. */
+void tri_launch_shell_settings(const tri_launch_config *config, const char *host, const char *port,
+                               launch_shell *shell);
+/* launch_ask.c: runs it on this machine, without input, and gives the beginning of its output. Returns its exit code;
+ * -1: it cannot be started, or had not ended within the limit. */
+int tri_launch_shell_ask(const launch_shell *shell, const char *host, int limit_ms, char *text, size_t nbytes);
 const char *tri_launch_shell_name(const tri_launch_config *config);
 /* The lines of the file config->hosts, or for its word "slurm" the nodes and tasks of this job. Appends launch_host. */
 tri_status tri_launch_hosts_read(const tri_launch_config *config, tri_vector *hosts);

@@ -118,6 +118,14 @@ void tri_launch_shell(const tri_launch_config *config, const char *host, const c
     }
 }
 
+void tri_launch_shell_settings(const tri_launch_config *config, const char *host, const char *port, launch_shell *shell)
+{
+    const char *at = port[0] ? "-p" : NULL;
+
+    shell_make(shell,
+               (const char *const[]){config->ssh, "-G", at ? at : host, at ? port : NULL, at ? host : NULL, NULL});
+}
+
 const char *tri_launch_shell_name(const tri_launch_config *config)
 {
     return is_slurm(config) ? "srun" : config->ssh;

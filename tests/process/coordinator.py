@@ -265,7 +265,7 @@ class Coordinator(Elastic):
             (log / name).chmod(mode)
         run = self.start("forged", *words)
         self.assertEqual(run.end(), 0, run.text())
-        self.assertIn("not believed: rank-8.place: want a file of user", run.text())
+        self.assertIn(f"not believed: {log}/rank-8.place: want a file of user", run.text())
         self.assertIsNone(process.poll(), "a process of somebody else was killed")
 
 

@@ -235,6 +235,28 @@ static void a_file_of_others_or_for_others_is_not_believed(void **state)
     tri_journal_close(journal, true);
 }
 
+/* A pipe, which would let whoever opens it wait for a writer. */
+static void what_is_no_file_is_refused_without_waiting(void **state)
+{
+    tri_journal *journal;
+    char exit_path[80];
+    int fd;
+
+    (void)state;
+    assert_int_equal(mkfifo(path, 0600), 0);
+    assert_int_equal(tri_journal_open(path, &journal), TRI_ECONFIG);
+    assert_non_null(strstr(tri_last_error(), "/journal: want a file, got something else of user"));
+    assert_int_equal(tri_journal_file_open(path, O_RDONLY, 022, &fd), TRI_ECONFIG);
+    assert_int_equal(fd, -1);
+    snprintf(exit_path, sizeof exit_path, "%s/rank-3.exit", folder);
+    assert_int_equal(mkfifo(exit_path, 0600), 0);
+    assert_int_equal(tri_launch_exit_read(folder, 3, 0), -1);
+    assert_int_equal(unlink(exit_path), 0);
+    tri_launch_exit_note(folder, 3, 2, 7);
+    assert_int_equal(tri_launch_exit_read(folder, 3, 1), -1);
+    assert_int_equal(tri_launch_exit_read(folder, 3, 2), 7);
+}
+
 /* Of a process that runs a program with this token in its environment, "": without one; stopped by kill(). */
 static pid_t sleeper(const char *token)
 {
@@ -387,6 +409,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(it_is_written_anew_before_it_grows_without_end, begin, end),
         cmocka_unit_test_setup_teardown(what_cannot_be_written_is_not_gone_on_with, begin, end),
         cmocka_unit_test_setup_teardown(a_file_of_others_or_for_others_is_not_believed, begin, end),
+        cmocka_unit_test_setup_teardown(what_is_no_file_is_refused_without_waiting, begin, end),
         cmocka_unit_test(a_process_is_of_the_job_whose_token_it_has),
         cmocka_unit_test_setup_teardown(a_disk_that_is_full_for_a_while_leaves_nothing_out, begin, end),
         cmocka_unit_test_setup_teardown(a_server_in_its_place_lets_nothing_be_claimed_twice, begin, end),

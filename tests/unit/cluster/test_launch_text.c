@@ -109,7 +109,7 @@ static void a_name_that_does_not_resolve_is_asked_of_ssh(void **state)
     (void)state;
     tri_options_defaults(&tri_launch_options, &config);
     assert_non_null(mkdtemp(folder));
-    snprintf(path, sizeof path, "%s/ssh", folder);
+    snprintf(path, sizeof path, "%s/it's $(ssh)", folder); /* a path is no text for a shell */
     file = fopen(path, "w");
     assert_non_null(file);
     fputs("#!/bin/sh\n[ \"$*\" = '-G -p 2222 anna@gpu7.invalid' ] && printf 'user anna\\nhostname 127.0.0.9\\nport "
@@ -128,6 +128,18 @@ static void a_name_that_does_not_resolve_is_asked_of_ssh(void **state)
     assert_string_equal(name, "127.0.0.1");
     unlink(path);
     rmdir(folder);
+}
+
+static void a_shell_that_does_not_end_is_ended(void **state)
+{
+    launch_shell shell = {.argv = {"sh", "-c", "echo begun; exec sleep 1000"}};
+    char text[16];
+
+    (void)state;
+    assert_int_equal(tri_launch_shell_ask(&shell, "here", 50, text, sizeof text), -1);
+    shell.argv[2] = "echo to nobody >&2; echo 0123456789abcdef; exit 3";
+    assert_int_equal(tri_launch_shell_ask(&shell, "here", 60000, text, sizeof text), 3);
+    assert_string_equal(text, "0123456789abcde");
 }
 
 static void a_port_is_an_option_of_ssh(void **state)
@@ -197,6 +209,7 @@ int main(void)
         cmocka_unit_test(host_files_are_read),
         cmocka_unit_test(wrong_host_files_are_told_with_their_line),
         cmocka_unit_test(a_name_that_does_not_resolve_is_asked_of_ssh),
+        cmocka_unit_test(a_shell_that_does_not_end_is_ended),
         cmocka_unit_test(a_port_is_an_option_of_ssh),
         cmocka_unit_test(the_nodes_of_a_slurm_job_are_hosts),
         cmocka_unit_test(quoted_words_survive_a_shell),
