@@ -336,24 +336,24 @@ static tri_status state_take(tri_job *job, const tri_job_generation *generation)
 }
 
 /* What is here of a state that cannot be had is of no use. */
-static tri_status lost_tell(tri_job *job, bool found)
+static void lost_tell(const tri_job *job, bool found)
 {
     const tri_role_state *state = &job->roles.state;
-    char first[32] = "";
+    char first[32] = "", goes_on[96];
+    if (job->rank != 0)
+        return;
     if (state->lost < state->roles)
         snprintf(first, sizeof(first), " (%d%s)", state->first_lost, state->lost > 1 ? ", ..." : "");
-    if (found) {
-        if (job->rank == 0)
-            tri_log(TRI_LOG_WARN,
-                    "%d of the %d parts%s of the state after step %lld are lost with the workers that held them and "
-                    "their mirrors: the run goes on from step %lld, its newest checkpoint",
-                    state->lost, state->roles, first, (long long)state->lost_step, (long long)job->step);
-        return TRI_OK;
-    }
-    return tri_fail(TRI_ENOTFOUND,
-                    "%d of the %d parts%s of the state after step %lld are lost with the workers that held them and "
-                    "their mirrors, and there is no checkpoint (checkpoint.every_steps)",
-                    state->lost, state->roles, first, (long long)state->lost_step);
+    if (found)
+        snprintf(goes_on, sizeof(goes_on), ": the run goes on from step %lld, its newest checkpoint",
+                 (long long)job->step);
+    else
+        snprintf(goes_on, sizeof(goes_on),
+                 ", and there is no checkpoint (checkpoint.every_steps): the run begins anew");
+    tri_log(TRI_LOG_WARN,
+            "%d of the %d parts%s of the state after step %lld are lost with the workers that held them and their "
+            "mirrors%s",
+            state->lost, state->roles, first, (long long)state->lost_step, goes_on);
 }
 
 /* Nobody has a state, or not all of one. */
@@ -365,7 +365,7 @@ static tri_status state_begin(tri_job *job, const tri_job_generation *generation
     const tri_stock *mirror[2] = {stock_of(&roles->now.mirror), NULL};
     TRI_TRY(tri_job_state_begin(job, generation->number, &found));
     if (partial)
-        TRI_TRY(lost_tell(job, found));
+        lost_tell(job, found);
     else
         tri_job_begin_tell(job, generation->number, found);
     job->acted = true;
