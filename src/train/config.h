@@ -39,7 +39,7 @@
     X(NAME, on_spike, "off", 0, 0, "off|stop|skip|rollback", "the same for a loss that jumps (spike_factor)")          \
     X(REAL, spike_factor, "3", 1, 1e9, NULL, "a loss jumps that is above the mean of those before times this")         \
     X(INT, spike_window, "50", 1, 1e9, NULL, "steps that mean goes over; none before so many is judged")               \
-    X(INT, guard_limit, "10", 0, 1e9, NULL, "times that guards act, or replicas are repaired, in a run, 0 = any")      \
+    X(INT, guard_limit, "10", 0, 1e9, NULL, "times that guards act in a run, or one rank is repaired, 0 = any")        \
     X(NAME, verify_every, "auto", 0, 0, NULL,                                                                          \
       "steps between comparisons of replicas, whose weights must have the same bits, and of mirrors: auto (each "      \
       "step, where that is cheap), off, or their number")                                                              \

@@ -276,6 +276,7 @@ tri_status tri_job_check_equal(tri_job *job)
                               equal_names[what], first, job->rank, kernels);
     }
     tri_free(all);
+    job->verify.compared = job->step;
     return status;
 }
 

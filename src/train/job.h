@@ -85,11 +85,11 @@ typedef struct tri_job_guard {
 
 /* verify.c: train.verify_every. */
 typedef struct tri_job_verify {
-    int64_t every;     /* steps; 0: nothing is compared */
-    uint64_t *digests; /* [tiles of the store] */
-    int64_t repairs;   /* of this run */
-    int in_a_row;      /* of this step */
-    tri_status status; /* of bringing the weights here */
+    int64_t every;                /* steps; 0: nothing is compared */
+    uint64_t *digests;            /* [tiles of the store] */
+    int64_t drops, own, compared; /* of all copies; repairs of what is here; step before which all were alike last */
+    int in_a_row;                 /* of this step */
+    tri_status status;            /* of bringing the weights here */
 } tri_job_verify;
 
 /* stragglers.c: train.on_straggler. Seconds of own work, of each rank where there are several. */
@@ -133,7 +133,8 @@ typedef struct tri_job_rest {
     int64_t step, step_before, first_step, saved_step;
     tri_job_scale scale;
     double guard[4];
-    int32_t guard_acts, repairs; /* of the run, whoever has seen them */
+    int32_t guard_acts, drops; /* of the run, whoever has seen them */
+    char bits[128];
     uint64_t used;
     tri_step_record record;
     double test[4];

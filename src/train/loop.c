@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "train/job.h"
 #include "train/looks.h"
+#include "train/verify.h"
 
 /* A group of one, for programs that take part in no job. */
 static tri_status open_alone(tri_job *job)
@@ -143,6 +144,8 @@ tri_status tri_job_print_result(tri_job *job)
     if (result.samples_per_s > 0 && job->figures.tokens > 0)
         tri_console_line(job->console, "tokens/s %.0f", result.samples_per_s * (double)job->figures.tokens);
     tri_console_line(job->console, "weights: xxh3 %016llx", (unsigned long long)result.weights_hash);
+    if (tri_job_is_marked_late(job))
+        tri_console_line(job->console, "bits: %s", job->bits);
     return TRI_OK;
 }
 

@@ -7,7 +7,7 @@
 
 #include "base/fs.h"
 #include "base/log.h"
-#include "train/job.h"
+#include "train/verify.h"
 
 bool tri_job_state_is_large(const tri_job *job)
 {
@@ -41,17 +41,19 @@ static int64_t step_of(int64_t progress)
 tri_job_rest tri_job_rest_of(const tri_job *job)
 {
     const tri_job_test *test = &job->test;
-    return (tri_job_rest){.step = job->step,
-                          .step_before = job->step_before,
-                          .guard = {job->guard.loss, (double)job->guard.steps, job->guard.first_loss, job->guard.grown},
-                          .guard_acts = (int32_t)job->guard.acts,
-                          .repairs = (int32_t)job->verify.repairs,
-                          .first_step = job->first_step,
-                          .saved_step = job->saved_step,
-                          .used = job->used.all,
-                          .scale = job->scale,
-                          .record = job->made,
-                          .test = {test->loss, test->accuracy, test->perplexity, test->weight}};
+    tri_job_rest rest = {.step = job->step,
+                         .step_before = job->step_before,
+                         .guard = {job->guard.loss, (double)job->guard.steps, job->guard.first_loss, job->guard.grown},
+                         .guard_acts = (int32_t)job->guard.acts,
+                         .drops = (int32_t)job->verify.drops,
+                         .first_step = job->first_step,
+                         .saved_step = job->saved_step,
+                         .used = job->used.all,
+                         .scale = job->scale,
+                         .record = job->made,
+                         .test = {test->loss, test->accuracy, test->perplexity, test->weight}};
+    snprintf(rest.bits, sizeof(rest.bits), "%s", job->bits);
+    return rest;
 }
 
 tri_status tri_job_rest_take(tri_job *job, const tri_job_rest *rest, bool had_state)
@@ -69,8 +71,10 @@ tri_status tri_job_rest_take(tri_job *job, const tri_job_rest *rest, bool had_st
     job->guard.first_loss = rest->guard[2];
     job->guard.grown = rest->guard[3] != 0;
     job->guard.acts = rest->guard_acts;
-    if (rest->repairs > job->verify.repairs) /* a step that is redone takes none back */
-        job->verify.repairs = rest->repairs;
+    if (rest->drops > job->verify.drops) /* a step that is redone takes none back */
+        job->verify.drops = rest->drops;
+    if (strcmp(rest->bits, "reproducible") != 0)
+        snprintf(job->bits, sizeof(job->bits), "%s", rest->bits);
     job->first_step = rest->first_step;
     job->saved_step = rest->saved_step;
     job->used.all = rest->used;
@@ -122,6 +126,7 @@ static tri_status newest_find(tri_job *job, const int64_t *progress, int64_t new
         if (!has[r] || hashes[r] == hashes[most])
             continue;
         has[r] = false;
+        tri_job_verify_late(job, newest);
         if (job->rank == 0)
             tri_log(TRI_LOG_WARN, "after step %lld weights of rank %d differ from most replicas': repaired from these",
                     (long long)newest, r);
@@ -209,6 +214,7 @@ tri_status tri_job_state_begin(tri_job *job, int64_t generation, bool *found)
     bool own = false;
     job->elastic.touched = true;
     TRI_TRY(tri_job_rest_take(job, &job->elastic.begin, false)); /* it may have had a part of a state, or all of one */
+    snprintf(job->bits, sizeof(job->bits), "%s", job->elastic.begin.bits);
     if (generation > 1 && job->run_folder)
         TRI_TRY(tri_job_can_resume(job, job->run_folder, &own));
     if (own)

@@ -309,6 +309,8 @@ static tri_status sums_verify(tri_job *job, const tri_loader_batch *loaded, tri_
         sums_undo(job);
         TRI_TRY(sums_make(job, loaded, slice));
     }
+    if (job->verify.every > 0 && job->step % job->verify.every == 0)
+        job->verify.compared = job->step;
     return TRI_OK;
 }
 

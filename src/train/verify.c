@@ -16,9 +16,10 @@
 
 #include "base/events.h"
 #include "base/hash_wide.h"
+#include "base/log.h"
 #include "base/memory.h"
 #include "net/host.h"
-#include "train/job.h"
+#include "train/verify.h"
 
 #define TILE_COUNT  (INT64_C(1) << 14) /* elements that are hashed at once */
 #define PIECE_BITS  11                 /* of the hash in one column: sums over 8,192 ranks are exact */
@@ -26,7 +27,8 @@
 #define MOST_ROWS   3   /* repairs of one step, one after the other */
 #define COST_FLOPS  6.0 /* that take as long as hashing one byte */
 #define COST_LIMIT  0.02
-#define RECORD_INTS 12
+#define RECORD_INTS 13
+#define LATE        "not reproducible (a flipped bit was in use "
 
 static bool is_number(const char *text, int64_t *value)
 {
@@ -188,7 +190,7 @@ enum { SAME, REPAIRED, UNDECIDED };
 
 /* What each rank tells all others. */
 typedef struct verdict {
-    int64_t state, array, number;
+    int64_t state, array, number, own; /* own: times that it was repaired before */
     char host[TRI_HOST_NAME_NBYTES + 7];
 } verdict;
 _Static_assert(sizeof(verdict) == RECORD_INTS * sizeof(int64_t), "a verdict is whole numbers");
@@ -295,9 +297,9 @@ static void replicas_close(replicas *found)
     tri_free(found->own);
 }
 
-static verdict verdict_of(const replicas *found)
+static verdict verdict_of(const tri_job *job, const replicas *found)
 {
-    verdict own = {.state = SAME, .number = -1};
+    verdict own = {.state = SAME, .number = -1, .own = job->verify.own};
     tri_host_name(own.host);
     for (int a = found->count - 1; a >= 0; a--) { /* the first array decides */
         const replica *item = &found->items[a];
@@ -339,16 +341,54 @@ static int ranks_print(const tri_job *job, const verdict *all, int state, char *
     return count;
 }
 
+void tri_job_verify_late(tri_job *job, int64_t step)
+{
+    int64_t steps = step - job->verify.compared;
+    if (steps <= 1 || strcmp(job->bits, "reproducible") != 0)
+        return;
+    snprintf(job->bits, sizeof(job->bits), LATE "for up to %lld steps before step %lld)", (long long)steps,
+             (long long)step);
+    if (job->rank == 0)
+        tri_log(TRI_LOG_WARN, "%s", job->bits);
+}
+
+bool tri_job_is_marked_late(const tri_job *job)
+{
+    return strncmp(job->bits, LATE, sizeof(LATE) - 1) == 0;
+}
+
+bool tri_job_verify_is_worn(const tri_job *job, int64_t own, int in_a_row)
+{
+    int64_t limit = job->config.train.guard_limit;
+    return in_a_row > MOST_ROWS || (limit > 0 && own >= limit);
+}
+
+tri_status tri_job_put_out(tri_job *job, int rank, const char *what)
+{
+    char message[TRI_ERROR_NBYTES];
+    if (!job->elastic.on)
+        return tri_fail(TRI_ENUMERIC, "%s: its memory or its processor fails", what);
+    job->elastic.misfit = rank;
+    job->elastic.given_up = rank != job->rank;
+    tri_status status =
+        rank == job->rank
+            ? tri_fail(TRI_EIO, "%s: the memory or the processor of this worker fails; it leaves", what)
+            : tri_fail(TRI_EPEER, "%s: its memory or its processor fails; the others go on without it", what);
+    snprintf(message, sizeof(message), "%s", tri_last_error());
+    (void)tri_barrier(job->group, NULL); /* nobody fails before all know why */
+    return tri_fail_copy(status, message);
+}
+
 tri_status tri_job_verify_drop(tri_job *job, const char *what)
 {
     int64_t limit = job->config.train.guard_limit;
-    bool drops = job->elastic.on && (limit == 0 || job->verify.repairs < limit);
+    bool drops = job->elastic.on && (limit == 0 || job->verify.drops < limit);
     tri_status status = tri_fail(TRI_ENUMERIC, "%s: a memory or a processor fails; %s", what,
                                  drops ? "none of them counts" : "the newest checkpoint is from before (--resume)");
     char message[TRI_ERROR_NBYTES];
     if (!drops)
         return status;
-    job->verify.repairs++;
+    job->verify.drops++;
     job->elastic.dropped = true; /* whatever becomes of the next call */
     snprintf(message, sizeof(message), "%s", tri_last_error());
     (void)tri_barrier(job->group, NULL); /* nobody fails before all know why */
@@ -363,21 +403,45 @@ tri_status tri_job_verify_tie(tri_job *job, const char *ranks)
     return tri_job_verify_drop(job, what);
 }
 
+/* A rank that was repaired too often, or -1. */
+static int worn_find(const tri_job *job, const verdict *all)
+{
+    for (int r = 0; r < job->world; r++)
+        if (all[r].state == REPAIRED && tri_job_verify_is_worn(job, all[r].own, job->verify.in_a_row))
+            return r;
+    return -1;
+}
+
+static tri_status worn_tell(tri_job *job, const verdict *all, int rank)
+{
+    char what[300];
+    snprintf(what, sizeof(what),
+             "weights of rank %d (%s) differ again before step %lld, after %lld repairs "
+             "(train.guard_limit)",
+             rank, all[rank].host, (long long)job->step, (long long)all[rank].own);
+    return tri_job_put_out(job, rank, what);
+}
+
 static tri_status verdicts_tell(tri_job *job, const verdict *all)
 {
     char ranks[600], text[800];
-    int64_t limit = job->config.train.guard_limit;
     if (ranks_print(job, all, UNDECIDED, ranks, sizeof(ranks)) > 0)
         return tri_job_verify_tie(job, ranks);
-    if (ranks_print(job, all, REPAIRED, ranks, sizeof(ranks)) == 0)
+    bool any = ranks_print(job, all, REPAIRED, ranks, sizeof(ranks)) > 0;
+    if (!any)
         snprintf(ranks, sizeof(ranks), "for a moment, no longer");
-    job->verify.repairs++;
-    if (++job->verify.in_a_row > MOST_ROWS || (limit > 0 && job->verify.repairs > limit))
+    job->verify.in_a_row++;
+    int worn = worn_find(job, all);
+    if (worn >= 0)
+        return worn_tell(job, all, worn);
+    if (!any && job->verify.in_a_row > MOST_ROWS)
         return tri_fail(TRI_ENUMERIC,
-                        "replicas of the weights differ again before step %lld: %s: %lld repairs (train.guard_limit): "
-                        "its memory or its processor fails",
-                        (long long)job->step, ranks, (long long)job->verify.repairs);
+                        "replicas of the weights differ again and again before step %lld, each time for a moment: a "
+                        "memory or a processor fails",
+                        (long long)job->step);
+    job->verify.own += all[job->rank].state == REPAIRED;
     tri_counter_add(TRI_COUNT_REPAIRS, 1);
+    tri_job_verify_late(job, job->step);
     snprintf(text, sizeof(text), "before step %lld weights differ from the other replicas': %s: repaired from these",
              (long long)job->step, ranks);
     return tri_job_event_tell(job, "repair", text);
@@ -405,7 +469,7 @@ static tri_status replicas_compare(tri_job *job, replicas *found)
         if (found->items[a].any)
             TRI_TRY(replica_look(job, &found->items[a]));
     }
-    verdict own = verdict_of(found), *all = tri_alloc((size_t)job->world * sizeof(verdict));
+    verdict own = verdict_of(job, found), *all = tri_alloc((size_t)job->world * sizeof(verdict));
     if (!all)
         return TRI_ENOMEM;
     tri_group_name_next(job->group, "replicas: verdicts");
@@ -443,5 +507,8 @@ tri_status tri_job_verify_now(tri_job *job)
     tri_group_name_next(job->group, "");
     TRI_TRY(status);
     job->verify.in_a_row = 0;
-    return any_is_set(figures) ? tri_job_verify_repair(job) : TRI_OK;
+    if (any_is_set(figures))
+        TRI_TRY(tri_job_verify_repair(job));
+    job->verify.compared = job->step;
+    return TRI_OK;
 }

@@ -16,17 +16,16 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "net/host.h"
-#include "train/job.h"
+#include "train/verify.h"
 
-#define MOST_ROWS 3 /* repairs of one step, one after the other */
-#define PASSES    2 /* over each array: behind the move, and before the next one */
+#define PASSES 2 /* over each array: behind the move, and before the next one */
 
 enum { SAME, OWNER_WRONG, MIRROR_WRONG, UNDECIDED };
 
 /* What each rank tells all others. */
 enum { OWN, MIRROR, KINDS };
 typedef struct word {
-    int64_t mirrored, role;
+    int64_t mirrored, role, own; /* own: times that it was repaired before */
     int64_t digest[KINDS], known[KINDS], changed[KINDS], array[KINDS], tensor[KINDS];
     char host[TRI_HOST_NAME_NBYTES + 7];
 } word;
@@ -157,19 +156,28 @@ static tri_status wrong_tell(tri_job *job, const word *all, int owner, int holde
     snprintf(text, sizeof(text), "before step %lld %s had changed in memory, first in %s: repaired from rank %d's%s",
              (long long)job->step, part, place, right, right == holder ? " mirror" : "");
     tri_counter_add(TRI_COUNT_SPOILT_PARTS, job->rank == wrong);
+    job->verify.own += job->rank == wrong;
     return tri_job_event_tell(job, "repair", text);
 }
 
-static tri_status limit_check(tri_job *job)
+/* Before anything is repaired: was one of those that are wrong it too often? */
+static tri_status limit_check(tri_job *job, const word *all)
 {
-    int64_t limit = job->config.train.guard_limit;
-    job->verify.repairs++;
-    if (++job->roles.in_a_row <= MOST_ROWS && (limit == 0 || job->verify.repairs <= limit))
-        return TRI_OK;
-    return tri_fail(TRI_ENUMERIC,
-                    "parts of the state differ again from their mirrors before step %lld, after %lld repairs "
-                    "(train.guard_limit): a memory or a processor fails",
-                    (long long)job->step, (long long)job->verify.repairs - 1);
+    job->roles.in_a_row++;
+    for (int r = 0; r < job->world; r++) {
+        int holder = holder_of(all, job->world, r);
+        int verdict = holder < job->world ? judge(&all[r], &all[holder]) : SAME;
+        int wrong = verdict == OWNER_WRONG ? r : holder;
+        char what[300];
+        if (verdict == SAME || !tri_job_verify_is_worn(job, all[wrong].own, job->roles.in_a_row))
+            continue;
+        snprintf(what, sizeof(what),
+                 "what rank %d (%s) has of the state has changed in memory again before step %lld, "
+                 "after %lld repairs (train.guard_limit)",
+                 wrong, all[wrong].host, (long long)job->step, (long long)all[wrong].own);
+        return tri_job_put_out(job, wrong, what);
+    }
+    return TRI_OK;
 }
 
 /* --- repair --- */
@@ -217,7 +225,7 @@ static tri_status parts_repair(tri_job *job, const word *all)
         if (holder < job->world && judge(&all[r], &all[holder]) == UNDECIDED)
             return undecided_tell(job, all, r, holder);
     }
-    TRI_TRY(limit_check(job));
+    TRI_TRY(limit_check(job, all));
     for (int r = 0; r < job->world; r++) {
         int holder = holder_of(all, job->world, r);
         int verdict = holder < job->world ? judge(&all[r], &all[holder]) : SAME;
@@ -233,7 +241,7 @@ static tri_status parts_repair(tri_job *job, const word *all)
 tri_status tri_job_mirrors_repair(tri_job *job)
 {
     const tri_job_roles *roles = &job->roles;
-    word own = {.mirrored = roles->mirrored, .role = roles->now.what.own};
+    word own = {.mirrored = roles->mirrored, .role = roles->now.what.own, .own = job->verify.own};
     word *all = tri_alloc((size_t)job->world * sizeof(word));
     if (!all)
         return TRI_ENOMEM;

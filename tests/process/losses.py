@@ -7,11 +7,12 @@ import os
 import resource
 import signal
 import socket
+import subprocess
 import time
 import unittest
 
 from elastic import Run, Runs
-from launched import environment_of, ranks_of
+from launched import TRIREME, environment_of, ranks_of
 
 WORDS = ("-n", "4", "--elastic", "2:4", "--restarts", "9", "train.steps=4000")
 
@@ -35,6 +36,16 @@ class Losses(Runs):
         self.assertTrue(run.wait_for("rank 1 ended with exit code 1; started again"), run.text())
         self.check(run, "train.steps=4000")
         self.assertRegex(run.text(), "error: open files: want")
+
+    def test_a_worker_whose_memory_fails_again_is_put_out(self):
+        run = self.start_running("comm.chaos=on", "train.verify_every=1", "train.guard_limit=1")
+        (self.path / "flips").write_text("0 corrupt 2\n0.3 corrupt 2\n")
+        subprocess.run([TRIREME, "chaos", "lost", "--schedule", "flips"], cwd=self.path, check=True, stdout=subprocess.DEVNULL)
+        self.assertTrue(run.wait_for("rank 2 ended with exit code 1; started again"), run.text())
+        self.assertTrue(run.wait_for("generation 2 goes on"), run.text())
+        run.process.terminate()
+        self.assertEqual(run.end(), 128 + signal.SIGTERM, run.text())
+        self.assertRegex(run.text(), r"rank 2 \(.*\) differ again before step \d+, after 1 repairs \(train.guard_limit\): .* it leaves")
 
     def test_an_error_that_all_workers_have_ends_the_run(self):
         words = ("-n", "3", "--elastic", "1:3", "--restarts", "99")

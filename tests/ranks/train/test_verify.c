@@ -14,7 +14,9 @@
 
 #include "base/events.h"
 #include "base/fs.h"
+#include "base/memory.h"
 #include "base/rng.h"
+#include "checkpoint/manifest.h"
 #include "ranks/train/train_expect.h"
 #include "train/job.h"
 
@@ -40,6 +42,7 @@ static struct {
     int64_t step;
     int array; /* 0: weights, 1: the optimizer's first array, .. */
     int every; /* steps from one flip to the next, of a random rank; 0: one flip */
+    int turns; /* each of so many ranks once, one after the other, from `step` on; 0: one flip */
 } flip;
 
 static void bit_flip(tri_job *job)
@@ -50,6 +53,8 @@ static void bit_flip(tri_job *job)
     tri_rng rng = {(uint64_t)job->step, tri_rng_stream("flip", 0, 0)};
     bool now = flip.every > 0
                    ? job->step % flip.every == 0 && (int)tri_rng_below(rng, 0, (uint64_t)job->world) == job->rank
+               : flip.turns > 0
+                   ? job->step >= flip.step && job->step < flip.step + flip.turns && job->step - flip.step == job->rank
                    : job->step == flip.step && job->rank == flip.rank;
     if (!now)
         return;
@@ -129,6 +134,18 @@ static void without_comparing_the_run_ends_otherwise(void **state)
     assert_true(!outcome.all_equal && outcome.hash != quiet.hash);
 }
 
+/* What the newest manifest says. */
+static void check_bits(const char *wanted)
+{
+    char *path;
+    tri_manifest manifest;
+    assert_int_equal(tri_checkpoint_newest(RUN_FOLDER "/checkpoints", &path, NULL), TRI_OK);
+    assert_int_equal(tri_manifest_load(path, &manifest), TRI_OK);
+    assert_string_equal(manifest.run.bits, wanted);
+    tri_manifest_fini(&manifest);
+    tri_free(path);
+}
+
 static void the_rank_and_the_tensor_are_named(void **state)
 {
     (void)state;
@@ -148,6 +165,7 @@ static void the_rank_and_the_tensor_are_named(void **state)
     assert_int_equal(lines_with(RUN_FOLDER, "), first in "), 1);
     assert_int_equal(lines_with(RUN_FOLDER, ".weight: repaired from these"), 1);
     assert_int_equal(lines_with(RUN_FOLDER, "\"event\""), 2); /* with that of the run itself */
+    check_bits("reproducible");
     assert_int_equal(tri_fs_remove(RUN_FOLDER), TRI_OK);
 }
 
@@ -227,6 +245,7 @@ static void between_comparisons_a_flip_waits(void **state)
     assert_true(repairs_of(&test, &outcome) > 0);
     assert_true(outcome.status == TRI_OK && outcome.all_equal);
     assert_int_equal(lines_with(RUN_FOLDER, "{\"step\":8,\"event\":\"repair\""), 1);
+    check_bits("not reproducible (a flipped bit was in use for up to 4 steps before step 8)");
     assert_int_equal(tri_fs_remove(RUN_FOLDER), TRI_OK);
 }
 
@@ -256,8 +275,25 @@ static void flips_without_end_end_the_run(void **state)
     train_case test = {.config = mlp, .overrides = few, .world = 3, .before_step = bit_flip};
     repairs_of(&test, &outcome);
     assert_int_equal(outcome.status, TRI_ENUMERIC);
-    assert_non_null(strstr(outcome.message, "replicas of the weights differ again before step 3: rank "));
+    assert_non_null(strstr(outcome.message, "weights of rank "));
+    assert_non_null(
+        strstr(outcome.message, ", after 3 repairs (train.guard_limit): its memory or its processor fails"));
     flip.every = 0;
+}
+
+static void the_limit_is_of_each_rank(void **state)
+{
+    (void)state;
+    const char *const one[] = {"train.guard_limit=1", NULL};
+    train_case test = {.config = mlp, .overrides = one, .world = 5};
+    train_outcome quiet = expect_outcome(&test), outcome;
+    flip.step = 3;
+    flip.array = 0;
+    flip.turns = 5;
+    test.before_step = bit_flip;
+    assert_int_equal(repairs_of(&test, &outcome), 25); /* five: each rank counts */
+    assert_true(outcome.status == TRI_OK && outcome.all_equal && outcome.hash == quiet.hash);
+    flip.turns = 0;
 }
 
 static void options_that_cannot_be_are_one_line(void **state)
@@ -293,6 +329,7 @@ int main(void)
         cmocka_unit_test(between_comparisons_a_flip_waits),
         cmocka_unit_test(two_have_no_majority),
         cmocka_unit_test(flips_without_end_end_the_run),
+        cmocka_unit_test(the_limit_is_of_each_rank),
         cmocka_unit_test(options_that_cannot_be_are_one_line),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

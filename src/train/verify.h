@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * verify.h: what a repair of replicas or mirrors means for the run and for the rank that was wrong.
+ */
+#ifndef TRI_TRAIN_VERIFY_H
+#define TRI_TRAIN_VERIFY_H
+
+#include "train/job.h"
+
+/* Replicas are found to differ before job->step. Where they were compared before an earlier step than the last one, a
+ * flipped bit may have moved the weights of all meanwhile: the run is marked as not reproducible. */
+void tri_job_verify_late(tri_job *job, int64_t step);
+bool tri_job_is_marked_late(const tri_job *job);
+/* Has a rank been repaired too often, this time included (own: times before)? train.guard_limit. */
+bool tri_job_verify_is_worn(const tri_job *job, int64_t own, int in_a_row);
+/* `rank` was wrong too often, as `what` tells: fails on all ranks. Where these come and go it alone ends, as if it were
+ * lost, and the others go on. Collective. */
+tri_status tri_job_put_out(tri_job *job, int rank, const char *what);
+
+#endif
