@@ -32,7 +32,8 @@ static void stats_print(tri_ps_client *client)
     tri_string_fini(&text);
 }
 
-/* A run that has lost a server goes on from its own newest checkpoint, or from where it began if that was one. */
+/* A run that has lost a server goes on from its own newest checkpoint, or from where it began if that was one; else it
+ * begins anew. */
 static tri_status job_open(const ps_words *words, const tri_cluster *cluster, tri_ps_client *client, tri_job **job)
 {
     bool again = tri_ps_client_era(client) > 0, from_other = words->resume && strcmp(words->resume, words->folder) != 0;
@@ -46,22 +47,30 @@ static tri_status job_open(const ps_words *words, const tri_cluster *cluster, tr
     tri_status status = tri_job_open(&setup, job);
     if (!again || status != TRI_ENOTFOUND)
         return status;
-    setup.resume = words->resume;
-    if (from_other)
-        status = tri_job_open(&setup, job);
-    return status != TRI_ENOTFOUND
-               ? status
-               : tri_fail(
-                     TRI_EPEER,
-                     "a parameter server was lost with what it held, and there is no checkpoint in %s yet to go back "
-                     "to: checkpoint.every_steps or every_s makes some, ps.replicas 2 has a copy of everything",
-                     words->folder);
+    setup.resume = from_other ? words->resume : NULL;
+    setup.or_begin = from_other && words->or_begin;
+    return tri_job_open(&setup, job);
 }
 
-/* Without copies a server that is lost before the leader has saved the end takes everybody back. */
+/* Is a server, with its backup, lost before the leader has saved the end, everybody goes back. */
 static bool goes_back(const tri_ps_config *ps)
 {
-    return ps->replicas < 2 && tri_ps_consistency(ps) == PS_BSP;
+    return ps->replicas > 1 || tri_ps_consistency(ps) == PS_BSP;
+}
+
+/* Of the leader, to people. */
+static void back_tell(const tri_job *job, const char *folder, int64_t reached)
+{
+    if (job->step > 0)
+        tri_log(TRI_LOG_WARN,
+                "a parameter server was lost: the run goes back from step %" PRId64 " to step %" PRId64
+                ", its newest checkpoint; the %" PRId64 " steps between are done again",
+                reached, job->step, reached > job->step ? reached - job->step : 0);
+    else
+        tri_log(TRI_LOG_WARN,
+                "a parameter server was lost with what it held, and there is no checkpoint in %s yet: the run begins "
+                "anew (checkpoint.every_steps or every_s makes some, ps.replicas 2 has a copy of everything)",
+                folder);
 }
 
 static tri_status work(const ps_words *words, const tri_cluster *cluster, tri_ps_client *client, int64_t *reached)
@@ -70,10 +79,7 @@ static tri_status work(const ps_words *words, const tri_cluster *cluster, tri_ps
     bool leads = cluster->rank == 0;
     tri_status status = job_open(words, cluster, client, &job);
     if (status == TRI_OK && leads && *reached >= 0)
-        tri_log(TRI_LOG_WARN,
-                "a parameter server was lost: the run goes back from step %" PRId64 " to step %" PRId64
-                ", its newest checkpoint; the %" PRId64 " steps between are done again",
-                *reached, job->step, *reached > job->step ? *reached - job->step : 0);
+        back_tell(job, words->folder, *reached);
     if (status == TRI_OK && leads)
         tri_log(TRI_LOG_INFO, "%d workers, %d parameter servers, run folder %s", tri_ps_workers(cluster),
                 cluster->servers, words->folder);

@@ -107,7 +107,7 @@ static tri_status ps_open(sync_ps *ps, const tri_sync_setup *setup)
     TRI_TRY(tri_ps_spec_of(setup->params, servers->config, servers->optim, setup->leaves, servers->workers,
                            servers->steps, &ps->spec));
     ps->spec.job = servers->job;
-    if (tri_ps_consistency(servers->config) == PS_BSP) /* else one server goes back, not the table */
+    if (tri_ps_consistency(servers->config) == PS_BSP || servers->config->replicas > 1) /* else one server goes back */
         ps->spec.era = tri_ps_client_era(servers->client);
     ps->last_step = servers->last_step;
     ps->consistency = tri_ps_consistency(servers->config);

@@ -48,6 +48,7 @@ tri_status tri_ps_serve(const tri_cluster *cluster, const tri_net_config *net, c
                                  .servers = cluster->servers,
                                  .workers = tri_ps_workers(cluster),
                                  .threads = threads,
+                                 .trains = trains,
                                  .replicas = (int)ps->replicas,
                                  .store = cluster->store};
     tri_ps_server *server;

@@ -19,7 +19,8 @@ typedef struct tri_ps_server_setup {
     int number, servers; /* of this one, and how many there are: who holds what */
     int workers;
     int threads;      /* of the steps of optimizers */
-    int replicas;     /* 2: the next server holds what is here too; wants: */
+    bool trains;      /* the run has checkpoints to go back to where all that hold something are lost */
+    int replicas;     /* 2: another server holds what is here too; wants: */
     tri_store *store; /* of the job; or NULL */
     tri_hub *hub;     /* NULL: sockets; else its place there: */
     int rank, world;

@@ -189,7 +189,7 @@ tri_status tri_ps_table_make(tri_ps_server *server, const ps_guest *guest, const
         return status;
     }
     table->text_hash = hash;
-    table->restored = server->restored && table->consistency != PS_BSP;
+    table->restored = server->restored && !server->goes_back;
     table->number = server->table_count;
     server->tables[server->table_count++] = table;
     tri_log(TRI_LOG_INFO, "table '%s': %d of %d blocks, %s", table->spec.name, table->held, table->spec.cut_count,

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * server_restore.c: a server that was lost where there are no backups, and is there again with nothing.
+ * server_restore.c: a server that was lost where there are no backups, or with its backup, and is there again with
+ * nothing.
  *
- * With bsp the run goes back to its newest checkpoint as a whole: a new *era* begins. The table of an era is another
- * one than that of the era before, which servers that have it drop; workers of the era before are told that it is over,
- * and begin again as if they were resumed. So nothing of two eras ever meets. Elsewhere the weights have no step that
- * is the same for all, and this server's blocks alone go back.
+ * With bsp, or with backups, the run goes back to its newest checkpoint as a whole: a new *era* begins. The table of an
+ * era is another one than that of the era before, which servers that have it drop; workers of the era before are told
+ * that it is over, and begin again as if they were resumed. So nothing of two eras ever meets. Elsewhere the weights
+ * have no step that is the same for all, and this server's blocks alone go back.
  */
 #include <string.h>
 
@@ -68,8 +69,13 @@ tri_status tri_ps_server_restore(tri_ps_server *server, bool all)
         return TRI_OK;
     TRI_TRY(tri_ps_views_era(server->setup.store, 1, &era));
     server->era = all ? era : server->era;
-    tri_log(TRI_LOG_WARN, "server %d is here again, without what it held: %s", server->setup.number,
-            all ? "all go back to the newest checkpoint" : "that comes from the newest checkpoint");
+    if (server->setup.replicas > 1)
+        tri_log(TRI_LOG_WARN,
+                "more servers are lost than hold each block (ps.replicas %d): all go back to the newest checkpoint",
+                server->setup.replicas);
+    else
+        tri_log(TRI_LOG_WARN, "server %d is here again, without what it held: %s", server->setup.number,
+                all ? "all go back to the newest checkpoint" : "that comes from the newest checkpoint");
     return TRI_OK;
 }
 
@@ -112,6 +118,7 @@ tri_status tri_ps_era_check(tri_ps_server *server, const ps_spec *spec)
 void tri_ps_era_begin(tri_ps_server *server, const ps_guest *but, int64_t era)
 {
     server->era = era;
+    tri_ps_chain_drop(server);
     for (ps_guest *guest = server->guests, *next; guest; guest = next) {
         next = guest->next;
         if (guest != but)

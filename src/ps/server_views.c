@@ -92,15 +92,28 @@ static tri_status lost_unless_left(tri_ps_server *server)
         tri_ps_server_stop(server);
         return TRI_OK;
     }
-    return tri_fail(TRI_EPEER,
-                    "a server is gone, and its backup had not been given all that it held: the newest weights "
-                    "are lost; --resume goes on from the newest checkpoint");
+    return tri_fail(TRI_EPEER, "a server is gone, and its backup had not been given all that it held: the newest rows "
+                               "are lost; begin again with the newest tri_kv_save()");
+}
+
+/* More servers died than hold each block. Where there are checkpoints all go back to the newest one. */
+static tri_status lost(tri_ps_server *server)
+{
+    if (!server->setup.trains)
+        return lost_unless_left(server);
+    TRI_TRY(tri_ps_server_restore(server, true));
+    if (!atomic_load(&server->stop))
+        tri_ps_era_begin(server, NULL, server->era);
+    for (int s = 0; s < PS_SLOTS; s++) /* a new era begins with nothing */
+        tri_ps_kv_told(server, server->view.slots[s]);
+    return TRI_OK;
 }
 
 /* Of a slot that becomes this server's. A table without values is given them by the workers. */
 static tri_status slot_gain(tri_ps_server *server, int slot)
 {
-    bool lost = tri_ps_slot_lacks(server, slot);
+    if (tri_ps_slot_lacks(server, slot) && !atomic_load(&server->stop))
+        TRI_TRY(lost(server));
     for (int t = 0; t < server->table_count; t++) {
         ps_table *table = server->tables[t];
         for (int b = 0; b < table->spec.cut_count; b++) {
@@ -108,7 +121,7 @@ static tri_status slot_gain(tri_ps_server *server, int slot)
                 TRI_TRY(tri_ps_block_hold(server, table, b));
         }
     }
-    return lost && !atomic_load(&server->stop) ? lost_unless_left(server) : TRI_OK;
+    return TRI_OK;
 }
 
 /* Slots that go from this server to the one whose backup it is stay as they are: nothing has changed since. */
@@ -141,10 +154,10 @@ static tri_status join_anew(tri_ps_server *server)
     while (!joined) {
         TRI_TRY(tri_ps_views_look(server->setup.store, &next));
         bool is_dead_one = ps_view_has(&next, number); /* nobody has noticed yet */
-        if (is_dead_one && next.server_count == 1)
-            return tri_fail(TRI_EPEER,
-                            "the last server was killed: the newest weights are lost; --resume goes on from the "
-                            "newest checkpoint");
+        if (is_dead_one && next.server_count == 1) {
+            server->view = next;
+            return lost(server);
+        }
         ps_change change = {is_dead_one ? PS_WITHOUT : PS_JOIN, number};
         TRI_TRY(tri_ps_views_claim(server->setup.store, &change, &next));
         joined = !is_dead_one && ps_view_has(&next, number);
@@ -204,6 +217,7 @@ tri_status tri_ps_view_make(tri_ps_server *server, const ps_change *change)
 
 tri_status tri_ps_server_return(tri_ps_server *server)
 {
+    TRI_TRY(tri_ps_views_era(server->setup.store, 0, &server->era));
     TRI_TRY(join_anew(server));
     return view_settle(server);
 }

@@ -228,15 +228,33 @@ class Servers(unittest.TestCase):
         text = self.survives(2, 6, "ps.values=bf16")
         self.assertEqual(re.search(r"weights: xxh3 (\w+)", text).group(1), alone, text)
 
-    def test_a_killed_server_without_a_backup_and_without_a_checkpoint_ends_the_run_with_a_way_out(self):
-        process = self.start("--out", "killed", "-n", "2", "--servers", "2", "--restarts", "5", "checkpoint.every_epochs=0",
-                             *[word.replace("STEPS", "100000") for word in LONG])
-        self.kill_some(process, [3], 1, 0.2, 1)
-        process.wait(60)
-        text = (self.path / "said").read_text()
-        self.assertEqual(process.returncode, 3, text)
-        self.assertRegex(text, "error: a parameter server was lost with what it held, and there is no checkpoint in killed yet")
-        self.assertIn("ps.replicas 2", text)
+    def goes_back(self, ranks, text, *words):
+        """The run ends with the weights of one in which nobody was killed."""
+        words = ["train.epochs=4000", "train.steps=500", "data.synthetic_count=600", *words]
+        alone = self.weights(*words, "--out", "alone")
+        process = self.start("--out", "killed", "-n", "2", "--servers", "2", "--restarts", "5", *words)
+        while not has_steps(self.path / "killed") or ("checkpoint.every_steps=20" in words and not self.saved()):
+            self.assertIsNone(process.poll())
+            time.sleep(0.01)
+        for pid in [ranks_of(process.pid)[rank] for rank in ranks]:
+            os.kill(pid, signal.SIGKILL)
+        process.wait(120)
+        said = (self.path / "said").read_text()
+        self.assertEqual(process.returncode, 0, said)
+        self.assertRegex(said, text)
+        self.assertEqual(re.findall(r"weights: xxh3 (\w+)", said), [alone], said)
+
+    def test_a_killed_server_without_a_backup_and_without_a_checkpoint_begins_the_run_anew(self):
+        self.goes_back([3], "there is no checkpoint in killed yet: the run begins anew", "checkpoint.every_epochs=0")
+
+    def test_more_servers_that_are_killed_than_hold_each_block_take_the_run_back(self):
+        rows = [("checkpoint.every_steps=20", r"goes back from step \d+ to step \d*[02468]0, its newest checkpoint"),
+                ("checkpoint.every_epochs=0", "there is no checkpoint in killed yet: the run begins anew")]
+        for word, text in rows:
+            with self.subTest(word):
+                subprocess.run(["rm", "-rf", "killed", "alone"], cwd=self.path, check=True)
+                self.goes_back([2, 3], text, "ps.replicas=2", word)
+                self.assertIn("more servers are lost than hold each block (ps.replicas 2)", (self.path / "said").read_text())
 
     def saved(self):
         return list((self.path / "killed" / "checkpoints").glob("step-*"))
