@@ -50,8 +50,9 @@ static int64_t line_number(const char *line, const char *end)
 
 /* Keeps the lines of an earlier run up to first_step: a resumed run writes the others again. That of a save comes when
  * it has ended, among those of later steps. *last: the highest number of those kept, and how many have it: a step has
- * any number of events. */
-static tri_status drop_later_lines(const char *path, int64_t first_step, int64_t *last, int *count)
+ * any number of events. Of a full disk *unwritten gets those that find no room any more. */
+static tri_status drop_later_lines(const char *path, int64_t first_step, int64_t *last, int *count,
+                                   tri_string *unwritten)
 {
     char *text;
     size_t nbytes;
@@ -79,6 +80,12 @@ static tri_status drop_later_lines(const char *path, int64_t first_step, int64_t
     tri_status status = first < nbytes ? tri_fs_cut(path, first) : TRI_OK;
     if (status == TRI_OK && kept > first)
         status = tri_fs_append(path, text + first, kept - first);
+    if (status == TRI_EIO && kept > first) {
+        tri_log(TRI_LOG_WARN, "%s; lines of earlier steps are kept", tri_last_error());
+        status = tri_fs_cut(path, first);
+        if (status == TRI_OK)
+            status = tri_string_append_bytes(unwritten, text + first, kept - first);
+    }
     tri_free(text);
     return status;
 }
@@ -158,14 +165,31 @@ static void lines_drop(tri_string *lines, int64_t last, int count)
     memmove(lines->text, line, lines->nbytes + 1);
 }
 
+static tri_status lines_put_first(tri_string *lines, const tri_string *first)
+{
+    if (first->nbytes == 0)
+        return TRI_OK;
+    TRI_TRY(tri_string_reserve(lines, first->nbytes));
+    memmove(lines->text + first->nbytes, lines->text, lines->nbytes + 1);
+    memcpy(lines->text, first->text, first->nbytes);
+    lines->nbytes += first->nbytes;
+    return TRI_OK;
+}
+
 tri_status tri_metrics_lead(tri_metrics *metrics, int64_t first_step)
 {
+    tri_string unwritten = {0};
     int64_t last;
     int count;
     if (metrics->leads)
         return flush(metrics);
-    TRI_TRY(drop_later_lines(metrics->path, first_step, &last, &count));
-    lines_drop(&metrics->lines, last, count);
+    tri_status status = drop_later_lines(metrics->path, first_step, &last, &count, &unwritten);
+    if (status == TRI_OK) {
+        lines_drop(&metrics->lines, last, count);
+        status = lines_put_first(&metrics->lines, &unwritten);
+    }
+    tri_string_fini(&unwritten);
+    TRI_TRY(status);
     metrics->last = last > metrics->last ? last : metrics->last;
     metrics->leads = true;
     metrics->at = -1;
