@@ -27,9 +27,11 @@ demo: ## builds, trains a CNN on Fashion-MNIST on 2 workers, shows the result
 	@$(MAKE) --no-print-directory $(BUILD)/trireme
 	@tools/demo $(BUILD)
 
-# Tests run side by side: threads that wait must not spin. tests/long.txt names those that only test-all runs.
+# Tests run side by side: threads that wait must not spin. Only test-all runs the tests of tests/long.txt, and in
+# tests/process those with @long_test.
 LONG := ^($(shell sed '/^\#/d;s/ .*//' tests/long.txt | paste -sd '|'))$$
 test: TESTS := -E '$(LONG)'
+test-all: export TRIREME_TEST_ALL := 1
 test test-all: ## builds everything, runs the tests that take seconds; all of them
 	@tools/deps build test demo
 	@tools/deps etcd ssh slurm mpi python || echo "make test: tests that want these skip themselves"

@@ -89,7 +89,7 @@ class Chaos(elastic.Elastic):
         self.assertIn("count for nothing: the run goes on from step 0", run.text())
         self.assertEqual(json.loads((self.path / "tie/best/best.json").read_text())["step"], 100)  # no later one is better
 
-    def test_repairs_count_on_when_all_that_saw_them_are_gone(self):
+    def test_repairs_of_a_worker_that_was_replaced_count_anew(self):
         (self.path / "faults").write_text("0 corrupt 1\n")
         run = self.start_running("limit", "-n", "3", "--elastic", "1:3", "--restarts", "9", "comm.chaos=on", "train.verify_every=1",
                                  "train.guard_limit=1", *FOR_EVER)
@@ -99,8 +99,10 @@ class Chaos(elastic.Elastic):
             self.assertTrue(run.signal(rank, signal.SIGKILL), run.text())
             self.assertTrue(run.wait_for(": 3 workers, step", rank + 1), run.text())
         chaos(self.path / "limit", "--schedule", self.path / "faults")
-        self.assertTrue(run.wait_for("2 repairs (train.guard_limit)", limit=20), run.text())
-        self.assertEqual(run.end(), 1, run.text())
+        self.assertTrue(run.wait_for("repaired from these", 2), run.text())
+        run.process.terminate()
+        self.assertEqual(run.end(), 128 + signal.SIGTERM, run.text())
+        self.assertNotIn("differ again", run.text())
 
     def test_what_it_cannot_do_is_said_in_one_line(self):
         run = self.start_running("plain", "-n", "2", "--elastic", "1:2", *FOR_EVER)

@@ -16,7 +16,7 @@ import threading
 import time
 import unittest
 
-from launched import TRIREME, ranks_of, workers_in
+from launched import TRIREME, long_test, ranks_of, workers_in
 from steps import has_steps
 
 CONFIG = """
@@ -175,6 +175,7 @@ class Elastic(Runs):
         self.assertEqual(run.end(), 0, run.text())
         self.assertEqual(self.hash_of(run), alone, run.text())
 
+    @long_test
     def test_ranks_that_go_apart_and_sums_that_are_rounded(self):
         """Their bits depend on who comes and goes: those of a quiet run are what they are without --elastic; else each
         step is made once, by all that are there, and the model is as good."""
@@ -235,6 +236,7 @@ class Elastic(Runs):
         except (ProcessLookupError, TypeError):
             pass
 
+    @long_test
     def test_all_kinds_of_faults(self):
         self.rough(1, 4, 8, [0.02, 0.1, 0.3])
         self.rough(2, 5, 8, [0.01, 0.2])
@@ -246,6 +248,7 @@ class Elastic(Runs):
         self.assertIn("leaves after step", run.text())
         self.assertNotIn("killed", run.text())
 
+    @long_test
     def test_one_that_is_asked_to_has_a_grace_to_end_its_step(self):
         run = self.start_running("grace", "-n", "3", "--elastic", "1:3", "--grace", "60", "--restarts", "2", *LONG)
         run.signal(2, signal.SIGTERM)
@@ -253,6 +256,7 @@ class Elastic(Runs):
         self.check(run, *LONG)
         self.assertNotIn("leaves at once", run.text())
 
+    @long_test
     def test_one_whose_step_does_not_end_within_its_grace_leaves_at_once(self):
         # One that stands still, and is not given up for it, makes the step last; what only the one that leaves has is in
         # a mirror.
@@ -274,6 +278,7 @@ class Elastic(Runs):
         self.assertTrue(run.wait_for("generation 3: 3 workers"), run.text())
         self.check(run, *LONG)
 
+    @long_test
     def test_who_was_away_is_behind_what_is_saved(self):
         """All that had gone on without it are lost: the newest checkpoint counts, not what it still has."""
         words = ("train.steps=4000",)
@@ -290,6 +295,7 @@ class Elastic(Runs):
             self.check(run, *words)
             self.assertRegex(run.text(), r"what they have is older than what is saved: the run goes on from step \d+00, its newest checkpoint")
 
+    @long_test
     def test_a_spare_takes_the_place_of_one_that_is_missing(self):
         run = self.start_running("spare", "-n", "3", "--elastic", "1:3", "--spares", "1", "--restarts", "9", *LONG)
         for count, (rank, number) in enumerate(((1, signal.SIGKILL), (0, signal.SIGKILL), (2, signal.SIGTERM)), 1):
@@ -300,6 +306,7 @@ class Elastic(Runs):
         self.assertNotRegex(run.text(), "generation .* 2 workers")
         self.assertEqual(len(re.findall(r"is rank \d of generation", run.text())), 3, run.text())
 
+    @long_test
     def test_too_few_are_waited_for_then_saved(self):
         run = self.start_running("few", "-n", "3", "--elastic", "3:8", "--wait", "1", *LONG)
         run.signal(1, signal.SIGKILL)
@@ -325,6 +332,7 @@ class Elastic(Runs):
         self.check(run, *words)
         self.assertGreater((self.path / "timed" / "metrics.jsonl").read_text().count('"checkpoint":'), 1, run.text())
 
+    @long_test
     def test_ctrl_c_saves_and_the_run_can_be_continued(self):
         run = self.start_running("stopped", "-n", "2", "--elastic", "1:8", *LONG)
         run.process.send_signal(signal.SIGINT)

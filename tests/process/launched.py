@@ -4,11 +4,17 @@ import pathlib
 import shutil
 import subprocess
 import sys
+import unittest
 
 TRIREME = str(pathlib.Path(sys.argv.pop(1)).resolve()) if len(sys.argv) > 1 else "trireme"
 
 # A Python that has what `make pypi` gets, or nothing is there.
 PYPI = os.environ.get("TRIREME_PYPI", "/tmp/trireme-venv/bin/python")
+
+
+def long_test(method):
+    """A test that only `make test-all` runs."""
+    return method if "TRIREME_TEST_ALL" in os.environ else unittest.skip("one of make test-all")(method)
 
 
 def pypi_has(module):

@@ -15,7 +15,7 @@ import tempfile
 import time
 import unittest
 
-from launched import TRIREME, ranks_of
+from launched import TRIREME, long_test, ranks_of
 from steps import has_steps
 
 CONFIG = """
@@ -141,6 +141,7 @@ class Servers(unittest.TestCase):
         self.assertEqual(re.search(r"weights: xxh3 (\w+)", text).group(1), alone, text)
         return text
 
+    @long_test
     def test_killed_workers_are_replaced_and_the_weights_stay_the_same(self):
         self.killed_run([0, 1], 8, 0.2, 4000, 2)
 
@@ -148,15 +149,18 @@ class Servers(unittest.TestCase):
         text = self.killed_run([2, 3], 12, 0.05, 3000, 2, "ps.replicas=2")
         self.assertIn("its backup goes on in its place", text)
 
+    @long_test
     def test_killed_servers_of_three(self):
         self.killed_run([2, 3, 4], 12, 0.05, 3000, 3, "ps.replicas=2")
 
+    @long_test
     def test_stopped_and_killed_servers(self):
         """A server that is stopped keeps its lines; when it goes on it finds that others have its place."""
         text = self.killed_run([2, 3, 4], 5, 0.05, 3000, 3, "ps.replicas=2", stops=True)
         self.assertIn("has been silent for", text)
         self.assertIn("does without this server: it begins anew", text)
 
+    @long_test
     def test_servers_that_are_killed_or_hang_before_they_have_weights(self):
         """The moment is one of the first milliseconds; whichever it meets, the run goes on with the same weights."""
         short = ("train.epochs=4000", "train.steps=1500")
@@ -181,6 +185,7 @@ class Servers(unittest.TestCase):
     def test_killed_workers_and_servers(self):
         self.killed_run([0, 1, 2, 3, 4], 8, 0.05, 3000, 3, "ps.replicas=2")
 
+    @long_test
     def test_a_stopped_worker_is_left_out_and_goes_on_with_the_newest_step(self):
         process = self.start(*[word.replace("STEPS", "3000") for word in LONG], "--out", "stopped", "-n", "3", "--servers", "2",
                              "ps.backup_workers=1")
@@ -216,12 +221,15 @@ class Servers(unittest.TestCase):
         self.assertGreaterEqual(killed, min(2, kills), "the run was over too soon")
         return text
 
+    @long_test
     def test_backup_workers_and_killed_processes(self):
         self.survives(3, 8, "ps.backup_workers=1")
 
+    @long_test
     def test_dealt_work_and_killed_processes(self):
         self.survives(3, 8, "ps.consistency=async", "ps.deal=demand")
 
+    @long_test
     def test_rounded_weights_and_killed_processes(self):
         alone = self.weights(*[word.replace("STEPS", "2500") for word in LONG], "-n", "1", "--servers", "1", "--out", "one",
                              "ps.values=bf16")
@@ -267,6 +275,7 @@ class Servers(unittest.TestCase):
             self.assertEqual(int(reached) - int(back), int(between), text)
             self.assertEqual(int(back) % 50, 0, text)
 
+    @long_test
     def test_a_server_that_is_killed_while_the_leader_evaluates_takes_back_who_was_done(self):
         (self.path / "run.yaml").write_text(re.sub(r"model:.*?\ndata:", "model: {name: mlp, hidden: [2000, 2000]}\ndata:", CONFIG, flags=re.S))
         end = ["data.synthetic_count=600000", "train.epochs=1", "train.steps=12", "train.eval_every_steps=12", "optim.name=sgd",
