@@ -63,7 +63,7 @@ struct tri_members {
 const char *tri_members_key(char text[KEY], int64_t generation, const char *what, const char *id);
 /* A number as it stands; 0: there is none. */
 tri_status tri_members_number(tri_store *store, const char *key, int64_t *number);
-/* TRI_ECONFIG, TRI_EUNSUPPORTED: a member has told that no member can go on (tri_members_fail). */
+/* TRI_ECONFIG, TRI_EUNSUPPORTED: a member has reported that no member can continue (tri_members_fail). */
 tri_status tri_members_failure_check(tri_store *store);
 /* A word for all ears. */
 tri_status tri_members_tell(tri_store *store, const char *text, int64_t deadline_ns);

@@ -18,8 +18,6 @@
 #define LIMIT_LEAST  16 /* however few files there may be */
 #define PER_ADDRESS  2  /* each address may have this fraction of the limit */
 
-enum { IN_ALL, IN_SHARE }; /* lists of a caller */
-
 uint64_t tri_caller_address(const struct sockaddr *address)
 {
     const struct in6_addr *six = &((const struct sockaddr_in6 *)(const void *)address)->sin6_addr;
@@ -71,14 +69,14 @@ static void list_remove(tri_caller_list *list, tri_caller *caller, int in)
 void tri_crowd_add(tri_crowd *crowd, tri_caller *caller, uint64_t from, int64_t now_ns)
 {
     *caller = (tri_caller){.from = from, .since_ns = now_ns};
-    list_append(&crowd->all, caller, IN_ALL);
-    list_append(&crowd->shares[from % TRI_CROWD_SHARES], caller, IN_SHARE);
+    list_append(&crowd->all, caller, TRI_IN_CROWD);
+    list_append(&crowd->shares[from % TRI_CROWD_SHARES], caller, TRI_IN_SHARE);
 }
 
 void tri_crowd_remove(tri_crowd *crowd, tri_caller *caller)
 {
-    list_remove(&crowd->all, caller, IN_ALL);
-    list_remove(&crowd->shares[caller->from % TRI_CROWD_SHARES], caller, IN_SHARE);
+    list_remove(&crowd->all, caller, TRI_IN_CROWD);
+    list_remove(&crowd->shares[caller->from % TRI_CROWD_SHARES], caller, TRI_IN_SHARE);
 }
 
 bool tri_crowd_admits(const tri_crowd *crowd, uint64_t from, int64_t now_ns, tri_caller **leaves)
@@ -105,7 +103,7 @@ tri_caller *tri_crowd_silent(const tri_crowd *crowd, int64_t now_ns, int64_t *ne
     *next_ns = TRI_FOREVER;
     if (crowd->all.count <= crowd->limit / CROWDED_PART)
         return NULL;
-    for (tri_caller *caller = crowd->all.first; caller; caller = caller->next[IN_ALL]) {
+    for (tri_caller *caller = crowd->all.first; caller; caller = caller->next[TRI_IN_CROWD]) {
         if (caller->has_spoken)
             continue;
         if (now_ns - caller->since_ns >= SILENCE_NS)

@@ -15,6 +15,8 @@
 
 #define TRI_CROWD_SHARES 64
 
+enum { TRI_IN_CROWD, TRI_IN_SHARE }; /* the lists that a caller is in */
+
 /* Part of the owner's own struct of a caller. */
 typedef struct tri_caller {
     struct tri_caller *next[2], *before[2]; /* of the crowd and of its share, the oldest first */

@@ -103,7 +103,7 @@ static tri_status calls_advance(meeting *all, int64_t now_ns)
         net_talk *talk = &call_of(caller)->talk;
         tri_status status = TRI_OK;
 
-        next = caller->next[0];
+        next = caller->next[TRI_IN_CROWD];
         tri_talk_advance(all->is, talk);
         caller->has_spoken = talk->step > 1;
         if (talk->stage == TALK_DONE)
@@ -145,7 +145,7 @@ static void meeting_wait(meeting *all, int64_t until_ns)
         if (tri_dial_next_ns(&all->dials[peer]) < until_ns)
             until_ns = tri_dial_next_ns(&all->dials[peer]);
     }
-    for (tri_caller *caller = all->crowd.all.first; caller; caller = caller->next[0]) {
+    for (tri_caller *caller = all->crowd.all.first; caller; caller = caller->next[TRI_IN_CROWD]) {
         const net_talk *talk = &call_of(caller)->talk;
 
         poll_add(all, &count, talk);
