@@ -120,7 +120,7 @@ def add(row, skipped, tests_of):
         elastic, draw = tests_of(args, "elastic"), random.Random(args.seed)
         pathlib.Path(args.scratch, "run.yaml").write_text(elastic.CONFIG)
         hosts = Hosts(2, skipped)
-        os.environ["TRIREME_TOKEN"] = f"token-of-seed-{args.seed}"
+        os.environ["TRIREME_TOKEN"] = f"token-of-row-3-seed-{args.seed}"
         known, other, healed, seen = [], [], [], []
         try:
             words = ["--elastic", "1:8", "comm.heartbeat_ms=100", *FOREVER]
@@ -143,7 +143,7 @@ def add(row, skipped, tests_of):
                 mark, start = len(main.lines), time.monotonic()
                 hosts.heal(1, how)
                 healed.append(line_after(main, start, r"generation \d+: 3 workers", 30, mark))
-            seen = re.findall(r"generation (\d+): ", main.text() + guest.text())
+            seen = re.findall(r"generation (\d+): \d+ workers", main.text() + guest.text())
             wrong = finish(args, elastic, main)
             guest.end()
         finally:

@@ -94,7 +94,7 @@ def add(row, skipped, tests_of):
     def large_join(args):
         elastic = tests_of(args, "elastic")
         launched = importlib.import_module("launched")
-        os.environ["TRIREME_TOKEN"] = f"token-of-seed-{args.seed}"
+        os.environ["TRIREME_TOKEN"] = f"token-of-joiners-seed-{args.seed}"
         pathlib.Path(args.scratch, "run.yaml").write_text(CONFIG)
         found, good = [], True
         hosts = Hosts(2, skipped)

@@ -45,7 +45,7 @@ class Ours:
         self.args, self.name, self.elastic = args, name, args.tests_of(args, "elastic")
         self.workers_in = importlib.import_module("launched").workers_in
         self.hosts, self.guest = hosts, None
-        os.environ["TRIREME_TOKEN"] = f"token-of-seed-{args.seed}"
+        os.environ["TRIREME_TOKEN"] = f"token-of-torchrun-row-seed-{args.seed}"
         pathlib.Path(args.scratch, "run.yaml").write_text(CONFIG.replace("MODEL", MODELS[model]).replace("BATCH", str(2 * BATCH)))
         more = ["-n", "1", "--listen", f"{NET}.1"] if hosts else ["-n", "2", "--restarts", "100000"]
         self.run = self.elastic.Run(args.scratch, name, "--elastic", "1:2", *more, before=in_host(0) if hosts else ())

@@ -13,7 +13,7 @@
 
 #define HEAL_NS     TRI_NS_PER_S          /* between two trials of those that members do not reach */
 #define LOOK_NS     (200 * TRI_NS_PER_MS) /* between two looks of one that does not reach all */
-#define HOLD_NS     TRI_NS_PER_S          /* one that was left out reaches all as long before it joins; */
+#define HOLD_NS     (700 * TRI_NS_PER_MS) /* one that was left out reaches all as long before it joins; */
 #define HOLD_DOUBLE 6                     /* where links to it failed though it was reached: twice as long each time */
 #define OUT_NS      (600 * TRI_NS_PER_S)  /* after which these count anew */
 #define NODES       4096                  /* of the search for the largest set, at most */

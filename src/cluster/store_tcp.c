@@ -19,6 +19,9 @@
 #include "net/tls.h"
 
 #define ATTEMPT_NS (5 * TRI_NS_PER_S)
+/* Of a connect(), which takes one round trip. The kernel alone would try again after 1, 2 and 4 s: late when a link has
+ * healed. */
+#define CONNECT_NS (TRI_NS_PER_S / 2)
 /* A stranger on one port of a range must not hold up the search for long. */
 #define RANGE_ATTEMPT_NS (TRI_NS_PER_S / 2)
 #define ANSWER_NS        TRI_NS_PER_S         /* within which a server that is there answers */
@@ -224,7 +227,7 @@ static tri_status connect_port(tcp_store *store, int port, int64_t deadline_ns, 
     }
     for (const struct addrinfo *address = list; address && status == TRI_ETIMEOUT; address = address->ai_next) {
         const bool stops = store->opening != NULL;
-        wire made = {.fd = connect_address(address, stops, deadline_ns), .stops = stops};
+        wire made = {.fd = connect_address(address, stops, tri_wait_until(deadline_ns, CONNECT_NS)), .stops = stops};
 
         if (made.fd < 0) {
             snprintf(reason, TRI_STORE_REASON_NBYTES, "%s", strerror(errno));
