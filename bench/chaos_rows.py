@@ -4,6 +4,7 @@ import os
 import pathlib
 import random
 import re
+import resource
 import signal
 import socket
 import struct
@@ -40,6 +41,7 @@ comm: {timeout_s: 60}
 MODELS = {"cnn": (CNN, 6000), "gpt": (GPT, 2500)}
 FOREVER = 100000000
 FAULTS_LEAST = 5  # of a run of the campaign
+GAP_MOST_S = 2  # without a step of such a run
 MISFITS = ["optim.lr=0.5", "train.seed=7", "train.batch=30", "parallel.sync=zero1", "train.eval_every=3", "comm.encrypt=on", "train.steps=77"]
 
 
@@ -377,8 +379,58 @@ def hostile(bench, args):
             f"token shown: {shown}, workers given up: {generations}, ledger whole: {whole}"), good
 
 
+def launcher_starts_nothing(launcher, seconds):
+    """The launcher has no file descriptor to spare for so long, so that it can start no worker in place of one that died."""
+    soft, hard = resource.prlimit(launcher, resource.RLIMIT_NOFILE)
+    try:
+        resource.prlimit(launcher, resource.RLIMIT_NOFILE, (min(soft, open_files(launcher)), hard))
+        time.sleep(seconds)
+        resource.prlimit(launcher, resource.RLIMIT_NOFILE, (soft, hard))
+    except OSError:
+        pass  # the run is over
+
+
+def campaign_faults(draw):
+    """Not full-disk, which a run says at its end when it has it there, and not corrupt, which wants a majority to be left."""
+    kinds = ["kill", "kill", "stop", "slow", "fail"] + (["cut", "loss", "link"] if os.geteuid() == 0 else [])
+    rows, at = [], 0.0
+    for _ in range(draw.randint(FAULTS_LEAST, 10)):
+        at += draw.uniform(0.05, 0.8)
+        kind = draw.choice(kinds)
+        rows.append((round(at, 3), f"{kind} #{draw.randrange(1000)}" + ("" if kind in ("kill", "fail") else f" {draw.uniform(0.1, 1.2):.2f}")))
+    return rows
+
+
+def campaign_run(bench, args, model, number):
+    """One run: the job after its end, what `trireme chaos` told, and whether a newcomer that does not fit was refused."""
+    config, steps = MODELS[model]
+    draw, launched = random.Random(f"{args.seed} {model} {number}"), bench.tests_of(args, "launched")
+    workers, transport = draw.choice((3, 4, 5)), draw.choice(("auto", "tcp"))
+    os.environ["TRIREME_TOKEN"] = f"campaign-of-seed-{args.seed}"
+    job = Job(args, f"{model}-{number}", config, args.steps or steps, *elastic(workers), "--listen", "127.0.0.1", f"comm.transport={transport}")
+    job.wait_for_steps()
+    rows, word, refused = campaign_faults(draw), draw.choice(MISFITS), []
+    misfit = threading.Thread(target=lambda: refused.append(job.misfit(f"{job.name}.yaml", word)))
+    pause, length = draw.uniform(0.2, 3), draw.uniform(0.3, 1)
+    starved = threading.Timer(pause, launcher_starts_nothing, (job.process.pid, length))
+    strangers = None
+    if draw.random() < 0.5:
+        strangers = Strangers(ports_of([job.process.pid, *launched.ranks_of(job.process.pid).values()]), number, 100)
+        strangers.start()
+    misfit.start()
+    starved.start()
+    seen = job.chaos("--schedule", schedule(args, rows))
+    starved.join()
+    misfit.join()
+    if strangers:
+        strangers.over = True
+        strangers.join()
+    return job, seen, refused[0]
+
+
 def campaign(bench, args):
-    """Runs with 5 to 10 faults at random moments, each to the hash of the quiet run and a whole ledger; one that is over before the fifth is not counted."""
+    """Runs with 5 to 10 faults at random moments, a newcomer that does not fit, a launcher that cannot start anybody for a moment, and strangers in half of
+    them: each to the hash of the quiet run and a whole ledger; one that is over before the fifth fault is not counted."""
     good, text = True, []
     if args.model and args.model not in MODELS:
         raise SystemExit(f"bench/reliability campaign: --model: want {' or '.join(MODELS)}, found {args.model}")
@@ -388,38 +440,26 @@ def campaign(bench, args):
         code, quiet = Job(args, f"{model}-quiet", config, steps, "-n", "2").end()
         if code != 0:
             raise SystemExit(f"bench/reliability campaign: the quiet run of {model} itself ended with exit code {code}")
-        ended, struck, counted, number = 0, 0, 0, -1
+        ended, struck, counted, number, gaps = 0, 0, 0, -1, []
         while counted < args.runs and number < 4 * args.runs:
             number += 1
-            draw = random.Random(f"{args.seed} {model} {number}")
-            os.environ["TRIREME_TOKEN"] = f"campaign-of-seed-{args.seed}"
-            job = Job(args, f"{model}-{number}", config, steps, *elastic(draw.choice((3, 4, 5))), "--listen", "127.0.0.1")
-            job.wait_for_steps()
-            # Not full-disk, which a run says at its end when it has it there, and not corrupt, which wants a majority to be left.
-            kinds = ["kill", "kill", "stop", "slow"] + (["cut", "loss"] if os.geteuid() == 0 else [])
-            rows, at = [], 0.0
-            for _ in range(draw.randint(FAULTS_LEAST, 10)):
-                at += draw.uniform(0.05, 0.8)
-                kind = draw.choice(kinds)
-                rows.append((round(at, 3), f"{kind} #{draw.randrange(1000)}" + ("" if kind in ("kill", "corrupt") else f" {draw.uniform(0.1, 1.2):.2f}")))
-            refused = []
-            misfit = threading.Thread(target=lambda: refused.append(job.misfit(f"{job.name}.yaml", draw.choice(MISFITS))))
-            misfit.start()
-            seen = job.chaos("--schedule", schedule(args, rows))
-            misfit.join()
+            job, seen, refused = campaign_run(bench, args, model, number)
             code, weights = job.end()
-            ledger = job.ledger()
-            right, enough = code == 0 and refused[0] and weights == quiet and ledger["whole"] and ledger["end"] == steps, len(seen["faults"]) >= FAULTS_LEAST
-            counted, good = counted + (enough or not right), good and right
+            ledger, gap = job.ledger(), seen["longest_gap_s"]
+            right, enough = code == 0 and refused and weights == quiet and ledger["whole"] and ledger["end"] == steps, len(seen["faults"]) >= FAULTS_LEAST
+            counted, good = counted + (enough or not right), good and right and gap <= GAP_MOST_S
             ended, struck = ended + (enough and right), struck + enough * len(seen["faults"])
-            print(f"  {model} run {number}: {len(seen['faults'])} faults, {'as the quiet run' if right else 'NOT as the quiet run'}"
+            gaps += [gap] * enough
+            print(f"  {model} run {number}: {len(seen['faults'])} faults, {'as the quiet run' if right else 'NOT as the quiet run'}, {gap:.2f} s without a step"
                   + ("" if enough else "; over before its faults, not counted"), flush=True)
-            if not right:
+            if not right or gap > GAP_MOST_S:
                 kept = pathlib.Path(f"/tmp/trireme-campaign-{model}-{args.seed}-{number}")
                 subprocess.run(["cp", "-r", job.folder, kept])
-                text.append(f"{model} run {number}: exit {code}, weights {weights}, want {quiet}; ledger: {ledger['told'] or ledger}; kept in {kept}")
+                text.append(f"{model} run {number}: exit {code}, weights {weights}, want {quiet}; misfit refused: {refused}; {gap:.2f} s without a step; "
+                            f"ledger: {ledger['told'] or ledger}; kept in {kept}")
         good = good and counted >= args.runs
-        text.append(f"{model}: {ended} of {counted} runs with {struck} faults ended with the weights of the quiet run and a whole ledger")
+        text.append(f"{model}: {ended} of {counted} runs with {struck} faults ended with the weights of the quiet run and a whole ledger; longest time without a step "
+                    f"{max(gaps, default=0):.2f} s, {sum(gap > GAP_MOST_S for gap in gaps)} runs above {GAP_MOST_S} s")
     return "; ".join(text), good
 
 

@@ -59,7 +59,7 @@ typedef struct chaos_strike {
     int64_t step;      /* of the job, then */
     int64_t next_ns;   /* until the next one was made; -1: not yet */
     bool lasts, halts; /* has not ended; slow: stopped at the moment */
-    char ports[2048];  /* cut, loss: what nft was told of */
+    char ports[4096];  /* cut, loss, link: what nft was told of */
     uint64_t amount;   /* drawn: how much */
 } chaos_strike;
 
@@ -74,7 +74,7 @@ typedef struct chaos_kind {
     void (*end)(chaos_strike *strike, chaos_worker *worker);  /* worker NULL: it has gone; NULL: nothing to undo */
 } chaos_kind;
 extern const chaos_kind chaos_kinds[];
-#define CHAOS_KINDS 10
+#define CHAOS_KINDS 12
 /* By name; -1. */
 int chaos_kind_find(const char *name, size_t nbytes);
 /* Whether this user can, on this machine, against these workers. */

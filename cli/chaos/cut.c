@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cut.c: a worker whose TCP is cut, or loses packets: rules of nft in the network namespace of that worker, for the
- * ports that it has.
+ * cut.c: a worker whose TCP is cut, altogether or with one other worker, or loses packets: rules of nft in the network
+ * namespace of that worker, for the ports that it has.
  *
  * The ports are looked at again and again, so that connections made meanwhile are struck too. One table per strike,
  * removed at its end. What goes through shared memory and unix sockets of one host is not the network's, and passes.
@@ -34,11 +34,11 @@ tri_status chaos_nft_check(const chaos_job *job)
 {
     const chaos_worker *worker = tri_vector_at(&job->workers, 0);
     if (geteuid() != 0)
-        return tri_fail(TRI_ECONFIG, "cut and loss: want root, who may set rules of the network, found user %ld",
+        return tri_fail(TRI_ECONFIG, "cut, link and loss: want root, who may set rules of the network, found user %ld",
                         (long)geteuid());
     if (!nft_run(worker->pid, "add table inet trireme_chaos_test\ndelete table inet trireme_chaos_test\n"))
         return tri_fail(TRI_ECONFIG,
-                        "cut and loss: want nft (package nftables) and nsenter, and a kernel with nf_tables; nft "
+                        "cut, link and loss: want nft (package nftables) and nsenter, and a kernel with nf_tables; nft "
                         "refused a table of its own");
     return TRI_OK;
 }
@@ -92,26 +92,56 @@ static void ports_find(pid_t pid, char *ports, size_t capacity)
     tri_map_fini(&inodes);
 }
 
-static bool rules_set(chaos_strike *strike, pid_t pid)
+/* The other end of a link: another worker, always the same one while both are there; 0: it has gone. */
+static pid_t other_end(const chaos_strike *strike)
 {
-    char ports[sizeof(strike->ports)], table[48], what[64] = "drop";
-    tri_string script = {0};
-    ports_find(pid, ports, sizeof(ports));
-    if (strcmp(ports, strike->ports) == 0)
-        return true;
-    memcpy(strike->ports, ports, sizeof(ports));
-    snprintf(table, sizeof(table), "inet trireme_chaos_%ld", (long)pid);
+    const chaos_worker *workers = strike->job->workers.items;
+    size_t count = strike->job->workers.count, at = 0;
+
+    while (at < count && workers[at].pid != strike->pid)
+        at++;
+    return count < 2 || at == count ? 0 : workers[(at + 1 + strike->event.draw % (count - 1)) % count].pid;
+}
+
+/* In both directions: what leaves and comes, by the ports of one worker; of a link, by those of both of its ends. */
+static tri_status rules_print(const chaos_strike *strike, const char *table, const char *ports, const char *others,
+                              tri_string *script)
+{
+    char what[64] = "drop", to[sizeof(strike->ports)] = "";
+    tri_status status =
+        tri_string_appendf(script, "add table %s\ndelete table %s\nadd table %s\n", table, table, table);
+
     if (strcmp(chaos_kinds[strike->event.kind].name, "loss") == 0)
         snprintf(what, sizeof(what), "numgen random mod 1000 < %d drop", (int)strike->amount);
-    tri_status status =
-        tri_string_appendf(&script, "add table %s\ndelete table %s\nadd table %s\n", table, table, table);
     for (int out = 0; out < 2 && status == TRI_OK; out++) {
-        const char *hook = out ? "output" : "input", *field = out ? "sport" : "dport";
+        const char *hook = out ? "output" : "input", *own = out ? "sport" : "dport", *far = out ? "dport" : "sport";
+        if (others)
+            snprintf(to, sizeof(to), "tcp %s { %s } ", far, others);
         status =
-            tri_string_appendf(&script, "add chain %s %s { type filter hook %s priority -300; }\n", table, hook, hook);
-        if (status == TRI_OK && ports[0])
-            status = tri_string_appendf(&script, "add rule %s %s tcp %s { %s } %s\n", table, hook, field, ports, what);
+            tri_string_appendf(script, "add chain %s %s { type filter hook %s priority -300; }\n", table, hook, hook);
+        if (status == TRI_OK && ports[0] && (!others || others[0]))
+            status =
+                tri_string_appendf(script, "add rule %s %s tcp %s { %s } %s%s\n", table, hook, own, ports, to, what);
     }
+    return status;
+}
+
+static bool rules_set(chaos_strike *strike, pid_t pid)
+{
+    char ports[sizeof(strike->ports) / 2], others[sizeof(strike->ports) / 2] = "", both[sizeof(strike->ports)],
+                                                                          table[48];
+    bool link = strcmp(chaos_kinds[strike->event.kind].name, "link") == 0;
+    tri_string script = {0};
+
+    ports_find(pid, ports, sizeof(ports));
+    if (link && other_end(strike) != 0)
+        ports_find(other_end(strike), others, sizeof(others));
+    snprintf(both, sizeof(both), "%s-%s", ports, others);
+    if (strcmp(both, strike->ports) == 0)
+        return true;
+    memcpy(strike->ports, both, sizeof(both));
+    snprintf(table, sizeof(table), "inet trireme_chaos_%ld", (long)pid);
+    tri_status status = rules_print(strike, table, ports, link ? others : NULL, &script);
     bool done = status == TRI_OK && nft_run(pid, tri_string_text(&script));
     tri_string_fini(&script);
     return done;
@@ -119,7 +149,7 @@ static bool rules_set(chaos_strike *strike, pid_t pid)
 
 tri_status chaos_cut_begin(chaos_strike *strike, chaos_worker *worker)
 {
-    snprintf(strike->ports, sizeof(strike->ports), "-");
+    snprintf(strike->ports, sizeof(strike->ports), "?");
     strike->amount = 10 + strike->event.draw % 91; /* 1 to 10 % */
     strike->turn_ns = tri_now_ns() + TURN_NS;
     return rules_set(strike, worker->pid) ? TRI_OK : tri_fail(TRI_ENOTFOUND, "nft refused the rules");

@@ -93,6 +93,13 @@ static tri_status corrupt_begin(chaos_strike *strike, chaos_worker *worker)
     return TRI_OK;
 }
 
+static tri_status fail_begin(chaos_strike *strike, chaos_worker *worker)
+{
+    (void)strike;
+    atomic_store(&worker->page->fails, 1);
+    return TRI_OK;
+}
+
 const chaos_kind chaos_kinds[] = {
     {"kill", "SIGKILL; a launcher with --restarts starts it again, and it joins", 0, 0, 2, false, false, kill_begin,
      NULL, NULL},
@@ -110,6 +117,9 @@ const chaos_kind chaos_kinds[] = {
      clock_end},
     {"corrupt", "one bit of its weights flips, or of its part of a spread state and its mirror", 0, 0, 3, true, false,
      corrupt_begin, NULL, NULL},
+    {"fail", "ends with an error of its own, exit code 1", 0, 0, 2, true, false, fail_begin, NULL, NULL},
+    {"link", "its TCP with one other worker is cut both ways, by nft", 0.5, 2, 3, false, true, chaos_cut_begin,
+     chaos_cut_turn, chaos_cut_end},
 };
 _Static_assert(sizeof(chaos_kinds) / sizeof(chaos_kinds[0]) == CHAOS_KINDS, "CHAOS_KINDS counts the rows");
 

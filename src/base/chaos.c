@@ -15,7 +15,7 @@
 
 #include "base/runtime.h"
 
-#define PAGE_MAGIC  UINT64_C(0x31534f4148435254) /* "TRCHAOS1" */
+#define PAGE_MAGIC  UINT64_C(0x32534f4148435254) /* "TRCHAOS2" */
 #define PAGE_NBYTES 4096
 #define PAGE_NAME   "trireme-chaos"
 
@@ -58,6 +58,13 @@ void tri_chaos_tell(int64_t step, int64_t weak_nbytes)
 int64_t tri_chaos_flip_take(void)
 {
     return own ? atomic_exchange(&own->flip, 0) - 1 : -1;
+}
+
+tri_status tri_chaos_fail_take(void)
+{
+    if (!own || atomic_exchange(&own->fails, 0) == 0)
+        return TRI_OK;
+    return tri_fail(TRI_EIO, "comm.chaos: this worker fails, as trireme chaos asks");
 }
 
 bool tri_chaos_disk_is_full(void)

@@ -26,6 +26,7 @@ typedef struct tri_chaos_page {
     atomic_int_least64_t delay_until_ns; /* until then a link takes bytes */
     atomic_int_least64_t delay_ns;       /* once in so long */
     atomic_int_least64_t flip;           /* bit of the weights to flip, from 1; 0: none */
+    atomic_int_least64_t fails;          /* the next step ends with an error of input and output; 0: it does not */
 } tri_chaos_page;
 
 /* Makes this process's page; once. */
@@ -34,6 +35,8 @@ bool tri_chaos_is_offered(void);
 void tri_chaos_tell(int64_t step, int64_t weak_nbytes);
 /* The bit of the weights that shall flip now, or -1. */
 int64_t tri_chaos_flip_take(void);
+/* TRI_EIO once where this process shall end with an error; else TRI_OK. */
+tri_status tri_chaos_fail_take(void);
 bool tri_chaos_disk_is_full(void);
 int64_t tri_chaos_clock_ns(void);
 /* 0: links are not late. */

@@ -429,7 +429,7 @@ static tri_status step_make(tri_job *job)
         .lr = tri_schedule_rate(&job->config.optim, job->step, job->config.train.epochs * job->steps_per_epoch),
         .grad_norm = NAN};
     tri_log_step_set(job->step);
-    tri_job_weak_step(job);
+    TRI_TRY(tri_job_weak_step(job));
     tri_job_scale_begin(job);
     TRI_TRY(tri_job_guard_begin(job));
     TRI_TRY(batch_take(job, &loaded));

@@ -60,10 +60,11 @@ void tri_job_weak_tell(const tri_job *job)
         tri_chaos_tell(job->step, walk_to(job, -1).passed);
 }
 
-void tri_job_weak_step(tri_job *job)
+tri_status tri_job_weak_step(tri_job *job)
 {
     int64_t bit = tri_chaos_flip_take();
     unsigned char *at = bit >= 0 ? walk_to(job, bit / 8).at : NULL;
     if (at)
         *at = (unsigned char)(*at ^ (1u << (bit % 8)));
+    return tri_chaos_fail_take();
 }
