@@ -117,29 +117,31 @@ static void steps_look(chaos_play *play)
 
 /* --- strikes --- */
 
-/* Takes part, and nothing ails it. */
-static bool is_settled(const chaos_play *play, const chaos_worker *worker)
+/* Takes part, nothing ails it, and the fault can be had there. */
+static bool is_settled(const chaos_play *play, const chaos_worker *worker, const chaos_kind *kind)
 {
-    return worker->struck == 0 && (worker->page ? atomic_load(&worker->page->step) + NEAR_STEPS >= play->job.step
-                                                : tri_now_ns() - worker->since_ns >= SETTLED_NS);
+    return worker->struck == 0 && (worker->page || !kind->page) &&
+           (worker->page ? atomic_load(&worker->page->step) + NEAR_STEPS >= play->job.step
+                         : tri_now_ns() - worker->since_ns >= SETTLED_NS);
 }
 
 /* Whom an event strikes: NULL: nobody now, since too few would be left. */
 static chaos_worker *victim_find(chaos_play *play, const chaos_event *event)
 {
+    const chaos_kind *kind = &chaos_kinds[event->kind];
     chaos_worker *workers = play->job.workers.items, *first = NULL;
     uint32_t settled = 0, number = 0;
     for (size_t i = 0; i < play->job.workers.count; i++) {
-        settled += is_settled(play, &workers[i]);
+        settled += is_settled(play, &workers[i], kind);
         if (workers[i].rank == event->rank && !first)
             first = &workers[i];
     }
-    if ((int)settled < chaos_kinds[event->kind].workers)
+    if ((int)settled < kind->workers)
         return NULL;
     for (size_t i = 0; i < play->job.workers.count && event->rank < 0; i++)
-        if (is_settled(play, &workers[i]) && number++ == event->draw % settled)
+        if (is_settled(play, &workers[i], kind) && number++ == event->draw % settled)
             return &workers[i];
-    return first && is_settled(play, first) ? first : NULL;
+    return first && is_settled(play, first, kind) ? first : NULL;
 }
 
 static tri_status strike_begin(chaos_play *play, const chaos_event *event, chaos_worker *worker)

@@ -77,7 +77,7 @@ extern const chaos_kind chaos_kinds[];
 #define CHAOS_KINDS 12
 /* By name; -1. */
 int chaos_kind_find(const char *name, size_t nbytes);
-/* Whether this user can, on this machine, against these workers. */
+/* Whether this user can, on this machine, against one of these workers at least: others may still begin. */
 tri_status chaos_kind_check(const chaos_kind *kind, const chaos_job *job);
 
 /* cut.c */

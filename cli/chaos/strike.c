@@ -128,10 +128,12 @@ tri_status chaos_kind_check(const chaos_kind *kind, const chaos_job *job)
     const chaos_worker *workers = job->workers.items;
     if (kind->root)
         TRI_TRY(chaos_nft_check(job));
-    for (size_t i = 0; kind->page && i < job->workers.count; i++)
-        if (!workers[i].page)
-            return tri_fail(TRI_ECONFIG,
-                            "%s: happens inside of a worker: want a run with comm.chaos=on, worker %d has it off",
-                            kind->name, workers[i].rank);
+    size_t offered = 0;
+    for (size_t i = 0; i < job->workers.count; i++)
+        offered += workers[i].page != NULL;
+    if (kind->page && offered == 0)
+        return tri_fail(TRI_ECONFIG,
+                        "%s: happens inside of a worker: want a run with comm.chaos=on, worker %d has it off",
+                        kind->name, workers[0].rank);
     return TRI_OK;
 }
