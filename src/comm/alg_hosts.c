@@ -25,6 +25,7 @@ static tri_status run_inside(const tri_call *call, tri_group *group, tri_comm_op
                       .out = out};
     memcpy(inner.name, call->name, sizeof(inner.name));
     tri_call_number(&inner);
+    inner.frame.roots = call->frame.roots;
     return tri_call_run_inside(&inner);
 }
 

@@ -87,6 +87,19 @@ bool tri_board_read(const tri_board *from, tri_board_call *call)
     return false;
 }
 
+bool tri_board_earlier(const tri_board *from, uint64_t back, tri_board_call *call)
+{
+    tri_board *board = (tri_board *)(uintptr_t)from;
+    uint64_t begun = TRI_BOARD_GET(board->begun);
+    if (back >= begun || back > board->mask)
+        return false;
+    uint64_t number = begun - back;
+    const tri_board_entry *entry = &board->entries[(number - 1) & board->mask];
+    entry_read(entry, call);
+    call->number = number;
+    return TRI_BOARD_GET(((tri_board_entry *)(uintptr_t)entry)->number) == (uint32_t)number;
+}
+
 size_t tri_board_copy(const tri_board *from, tri_board_call *calls, size_t limit)
 {
     tri_board *board = (tri_board *)(uintptr_t)from;

@@ -54,6 +54,8 @@ tri_board *tri_board_create(void);
 void tri_board_destroy(tri_board *board);
 /* The latest call; false: none yet, or it changed all the time. Any thread. */
 bool tri_board_read(const tri_board *board, tri_board_call *call);
+/* The call that began `back` calls before the latest, without its name; false: it is not kept. Any thread. */
+bool tri_board_earlier(const tri_board *board, uint64_t back, tri_board_call *call);
 /* Copies up to `limit` of the latest calls, oldest first, without names; returns how many. Those that change meanwhile
  * are left out. Any thread. */
 size_t tri_board_copy(const tri_board *board, tri_board_call *calls, size_t limit);

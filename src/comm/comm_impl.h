@@ -94,7 +94,8 @@ struct tri_group {
     int rank, count;
     int *world_rank;            /* [count] */
     _Atomic int64_t timeout_ms; /* of one wait */
-    uint64_t sequence;          /* of the latest collective; this and the next three are the caller's */
+    uint64_t sequence;          /* of the latest collective; this and the next four are the caller's */
+    uint16_t roots;             /* digest of the roots of all collectives so far */
     uint64_t *sent;             /* [count] messages to each rank */
     uint64_t *received;
     unsigned priority; /* of the next operations */
@@ -105,8 +106,9 @@ struct tri_group {
     double scale;                    /* of the next operations that multiply first */
     tri_batch *collecting;           /* between tri_batch_begin and tri_batch_end */
     tri_price price;
-    tri_hosts *hosts;   /* NULL: nothing to gain from how its ranks lie on hosts */
-    bool lane_asked;    /* the runner's, as all below */
+    tri_hosts *hosts; /* NULL: nothing to gain from how its ranks lie on hosts */
+    int found_sender; /* by the latest probe; the runner's, as all below */
+    bool lane_asked;
     tri_lane *lane;     /* NULL: not all on one host */
     tri_group *order;   /* agrees which call is next; NULL: none had a priority so far */
     uint64_t agreed;    /* calls with a priority up to this one are made on all ranks */

@@ -244,6 +244,7 @@ static uint64_t signature_of(const tri_call *call)
 {
     const tri_frame *frame = &call->frame;
     uint64_t what = (uint64_t)frame->op | (uint64_t)frame->dtype << 8 | (uint64_t)frame->reduce << 16;
+    what ^= (uint64_t)frame->roots << 48;
     uint64_t mixed = (what ^ frame->sequence << 40) * UINT64_C(0x9e3779b97f4a7c15);
     mixed ^= (frame->count + 1) * UINT64_C(0xd1b54a32d192ed03);
     return mixed ^ frame->name ^ (uint64_t)frame->group << 32;

@@ -140,11 +140,63 @@ void tri_call_describe_as(const tri_frame *frame, const char *name, char text[19
     (void)at;
 }
 
+/* An earlier collective of the call's group on this rank, if it is still known: the one of that number, or (0) the
+ * latest that had a root. */
+static bool earlier_find(const tri_call *call, uint64_t sequence, tri_frame *own)
+{
+    tri_board_call at;
+    for (uint64_t back = 0; tri_board_earlier(call->group->comm->board, back, &at); back++) {
+        *own = at.frame;
+        bool wanted = sequence ? own->sequence == sequence : tri_comm_has_root((tri_comm_op)own->op);
+        if (wanted && own->op != TRI_COMM_SEND_RECV && own->group == call->frame.group &&
+            own->sequence < call->frame.sequence)
+            return true;
+    }
+    return false;
+}
+
+/* A message of an earlier call that this rank did not expect; it may have come over any link. */
+static bool stale_find(const tri_call *call, tri_frame *found, int *peer)
+{
+    const tri_group *group = call->group;
+    (void)tri_net_patrol(group->comm->net, found, peer);
+    for (int r = 0; r < group->count; r++) {
+        *peer = group->world_rank[r];
+        if (r != group->rank && tri_net_pending(group->comm->net, *peer, found) && found->op != TRI_COMM_SEND_RECV &&
+            found->group == call->frame.group && found->sequence < call->frame.sequence)
+            return true;
+    }
+    return false;
+}
+
+/* Both ranks make the same call, but not all calls before it had the same roots. */
+static tri_status earlier_mismatch(const tri_call *call, int culprit)
+{
+    const tri_comm *comm = call->group->comm;
+    char mine[192] = "this call", theirs[192];
+    tri_frame own, found = {0};
+    int peer = -1;
+    if (stale_find(call, &found, &peer) && earlier_find(call, found.sequence, &own)) {
+        tri_call_describe(comm, &own, mine);
+        tri_call_describe(comm, &found, theirs);
+        return tri_fail(TRI_EMISMATCH, "ranks called different things: rank %d called %s, rank %d called %s",
+                        comm->rank, mine, peer, theirs);
+    }
+    if (earlier_find(call, 0, &own))
+        tri_call_describe(comm, &own, mine);
+    return tri_fail(TRI_EMISMATCH,
+                    "ranks called different things: the roots of calls up to %s on rank %d differ from those on rank "
+                    "%d",
+                    mine, comm->rank, culprit);
+}
+
 tri_status tri_call_mismatch(const tri_call *call, const tri_frame *found, const char *name, int culprit)
 {
     const tri_comm *comm = call->group->comm;
     char mine[192], theirs[192];
-    tri_call_describe(comm, &call->frame, mine);
+    tri_frame own;
+    bool is_late = found->group == call->frame.group && found->sequence < call->frame.sequence;
+    tri_call_describe(comm, is_late && earlier_find(call, found->sequence, &own) ? &own : &call->frame, mine);
     if (found->group != call->frame.group || found->generation != call->frame.generation) {
         tri_call_describe_as(found, name ? name : known_name(comm, found->name), theirs);
         return tri_fail(TRI_EMISMATCH,
@@ -156,6 +208,8 @@ tri_status tri_call_mismatch(const tri_call *call, const tri_frame *found, const
     if (strcmp(mine, theirs) != 0)
         return tri_fail(TRI_EMISMATCH, "ranks called different things: rank %d called %s, rank %d called %s",
                         comm->rank, mine, culprit, theirs);
+    if (found->roots != call->frame.roots)
+        return earlier_mismatch(call, culprit);
     /* The same call, and yet another frame: the two run different algorithms. */
     uint32_t part = 0;
     for (size_t i = 0; i < comm->move_count; i++) {
@@ -217,18 +271,19 @@ tri_status tri_call_look_around(tri_call *call)
     return TRI_OK;
 }
 
-/* The first rank whose message waits; -1: none. *left: ranks that may still send. */
-static int find_sender(const tri_group *group, int *left)
+/* A rank whose message waits, -1: none. The search begins behind the rank found last, so that each has its turn.
+ * *left: ranks that may still send. */
+static int find_sender(tri_group *group, int *left)
 {
     tri_frame found;
     *left = 0;
-    for (int r = 0; r < group->count; r++) {
-        int peer = group->world_rank[r];
+    for (int i = 1; i <= group->count; i++) {
+        int r = (group->found_sender + i) % group->count, peer = group->world_rank[r];
         if (r == group->rank)
             continue;
         if (tri_net_pending(group->comm->net, peer, &found) && found.op == TRI_COMM_SEND_RECV &&
             found.group == group->id)
-            return r;
+            return group->found_sender = r;
         *left += !tri_net_has_gone(group->comm->net, peer);
     }
     return -1;
@@ -236,7 +291,7 @@ static int find_sender(const tri_group *group, int *left)
 
 tri_status tri_call_probe(tri_call *call)
 {
-    const tri_group *group = call->group;
+    tri_group *group = call->group;
     int64_t began_ns = tri_now_ns(), deadline_ns = tri_deadline_after_ms(group->timeout_ms);
     int64_t pause_ns = 1000, pause_limit_ns = TRI_NS_PER_MS;
     for (;;) {

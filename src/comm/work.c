@@ -142,17 +142,27 @@ static void work_append(tri_comm *comm, tri_work *work)
     atomic_fetch_add(&comm->queued, 1);
 }
 
+/* Different roots never have the same digest afterwards: the factor is odd. */
+static uint16_t roots_digest(uint16_t roots, int root)
+{
+    return (uint16_t)(roots * UINT32_C(40503) + (uint32_t)root + 1);
+}
+
 void tri_call_number(tri_call *call)
 {
     tri_group *group = call->group;
     if (call->sender)
         return;
-    if (call->op == TRI_COMM_BATCH)
+    if (call->op == TRI_COMM_BATCH) {
         tri_batch_number(call->batch);
-    else if (call->op != TRI_COMM_SEND_RECV)
-        call->frame.sequence = ++group->sequence;
-    else
+    } else if (call->op == TRI_COMM_SEND_RECV) {
         call->frame.sequence = call->sends ? ++group->sent[call->root] : ++group->received[call->root];
+    } else {
+        if (tri_comm_has_root(call->op))
+            group->roots = roots_digest(group->roots, call->root);
+        call->frame.sequence = ++group->sequence;
+        call->frame.roots = group->roots;
+    }
 }
 
 static tri_status cause_of(const tri_comm *comm)

@@ -10,6 +10,8 @@
 #include "net/bytes.h"
 
 #define CHECKED_NBYTES (TRI_FRAME_NBYTES - 8)
+#define SEQUENCE_BITS  48
+#define SEQUENCE_MASK  ((UINT64_C(1) << SEQUENCE_BITS) - 1)
 
 void tri_frame_encode(const tri_frame *frame, unsigned char bytes[TRI_FRAME_NBYTES])
 {
@@ -19,7 +21,7 @@ void tri_frame_encode(const tri_frame *frame, unsigned char bytes[TRI_FRAME_NBYT
     bytes[7] = frame->dtype;
     tri_bytes_write_u32(bytes + 8, frame->group);
     tri_bytes_write_u32(bytes + 12, frame->generation);
-    tri_bytes_write_u64(bytes + 16, frame->sequence);
+    tri_bytes_write_u64(bytes + 16, (frame->sequence & SEQUENCE_MASK) | (uint64_t)frame->roots << SEQUENCE_BITS);
     tri_bytes_write_u64(bytes + 24, frame->count);
     tri_bytes_write_u64(bytes + 32, frame->name);
     tri_bytes_write_u64(bytes + 40, frame->nbytes);
@@ -31,13 +33,13 @@ void tri_frame_encode(const tri_frame *frame, unsigned char bytes[TRI_FRAME_NBYT
 tri_status tri_frame_decode(const unsigned char bytes[TRI_FRAME_NBYTES], tri_frame *frame)
 {
     tri_frame read = {
-        .magic = tri_bytes_read_u32(bytes),
         .kind = tri_bytes_read_u16(bytes + 4),
         .op = bytes[6],
         .dtype = bytes[7],
         .group = tri_bytes_read_u32(bytes + 8),
         .generation = tri_bytes_read_u32(bytes + 12),
-        .sequence = tri_bytes_read_u64(bytes + 16),
+        .roots = tri_bytes_read_u16(bytes + 22),
+        .sequence = tri_bytes_read_u64(bytes + 16) & SEQUENCE_MASK,
         .count = tri_bytes_read_u64(bytes + 24),
         .name = tri_bytes_read_u64(bytes + 32),
         .nbytes = tri_bytes_read_u64(bytes + 40),
@@ -45,11 +47,12 @@ tri_status tri_frame_decode(const unsigned char bytes[TRI_FRAME_NBYTES], tri_fra
         .part = tri_bytes_read_u32(bytes + 52),
         .check = tri_bytes_read_u64(bytes + CHECKED_NBYTES),
     };
+    uint32_t magic = tri_bytes_read_u32(bytes);
     uint64_t check = XXH3_64bits(bytes, CHECKED_NBYTES);
     uint64_t limit = TRI_FRAME_LIMIT_NBYTES;
 
-    if (read.magic != TRI_FRAME_MAGIC)
-        return tri_fail(TRI_EFORMAT, "frame: want magic %08x, got %08x", TRI_FRAME_MAGIC, read.magic);
+    if (magic != TRI_FRAME_MAGIC)
+        return tri_fail(TRI_EFORMAT, "frame: want magic %08x, got %08x", TRI_FRAME_MAGIC, magic);
     if (read.check != check)
         return tri_fail(TRI_EFORMAT, "frame: want check %016llx, got %016llx", (unsigned long long)check,
                         (unsigned long long)read.check);
@@ -71,5 +74,5 @@ bool tri_frame_agrees(const tri_frame *mine, const tri_frame *theirs)
     return mine->kind == theirs->kind && mine->op == theirs->op && mine->dtype == theirs->dtype &&
            mine->group == theirs->group && mine->generation == theirs->generation &&
            mine->sequence == theirs->sequence && mine->count == theirs->count && mine->name == theirs->name &&
-           mine->reduce == theirs->reduce && mine->part == theirs->part;
+           mine->roots == theirs->roots && mine->reduce == theirs->reduce && mine->part == theirs->part;
 }

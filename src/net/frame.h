@@ -28,13 +28,13 @@ typedef enum tri_frame_kind {
 } tri_frame_kind;
 
 typedef struct tri_frame {
-    uint32_t magic;
     uint16_t kind;
     uint8_t op;     /* tri_comm_op of the call */
     uint8_t dtype;  /* tri_dtype */
+    uint16_t roots; /* digest of the roots of the group's calls up to this one */
     uint32_t group; /* id of the group */
     uint32_t generation;
-    uint64_t sequence; /* of the call within its group */
+    uint64_t sequence; /* of the call within its group; 48 bits */
     uint64_t count;    /* elements of the call */
     uint64_t name;     /* xxh3 of the tensor's name, 0 = none */
     uint64_t nbytes;   /* of this frame's payload */
@@ -43,11 +43,11 @@ typedef struct tri_frame {
     uint64_t check;    /* xxh3 of the 56 bytes before it: a damaged head is found before it is believed */
 } tri_frame;
 
-/* Fills magic and check and writes 64 bytes. */
+/* Fills check and writes 64 bytes. */
 void tri_frame_encode(const tri_frame *frame, unsigned char bytes[TRI_FRAME_NBYTES]);
 /* TRI_EFORMAT when magic, check, kind or nbytes cannot be. */
 tri_status tri_frame_decode(const unsigned char bytes[TRI_FRAME_NBYTES], tri_frame *frame);
-/* Do two ranks talk about the same call? Compares everything but magic, nbytes, check. */
+/* Do two ranks talk about the same call? Compares everything but nbytes and check. */
 bool tri_frame_agrees(const tri_frame *mine, const tri_frame *theirs);
 
 #endif

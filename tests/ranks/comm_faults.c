@@ -104,11 +104,13 @@ static void calls_once(spawn_rank *self, void *arg)
     tri_group *group = tri_comm_world(comm);
     /* Both names are known to all, so that a message can say the other's. */
     static const char *const names[] = {"bucket 3", "bucket 4", ""};
-    for (size_t n = 0; n < TRI_COUNT_OF(names); n++) {
+    tri_status status = TRI_OK;
+    for (size_t n = 0; n < TRI_COUNT_OF(names) && status == TRI_OK; n++) {
         tri_group_name_next(group, names[n]);
-        SPAWN_CHECK(self, tri_barrier(group, NULL) == TRI_OK);
+        status = tri_barrier(group, NULL); /* the last one fails where others have already found the mismatch */
     }
-    tri_status status = one->call(group, self->rank);
+    if (status == TRI_OK)
+        status = one->call(group, self->rank);
     /* A rank that only sends may be through before the others find out. */
     for (int more = 0; status == TRI_OK && more < 100; more++)
         status = tri_barrier(group, NULL);
@@ -187,6 +189,36 @@ static void another_root_is_an_error_of_the_call_itself(void **state)
     }
 }
 
+/* Rank 0 has another root than the others, and the next call moves nothing over the links on which messages of the
+ * first one wait: the digest of roots shows it all the same, in the first frame between rank 0 and another one. */
+static void roots_differ_before(spawn_rank *self, void *arg)
+{
+    (void)arg;
+    tri_comm *comm = comm_spawn_open(self, NULL, NULL);
+    if (!comm)
+        return;
+    tri_group *group = tri_comm_world(comm);
+    tri_status status = tri_broadcast(group, large[0][self->rank], FEW, TRI_F32, self->rank == 0 ? 0 : 1, NULL);
+    if (status == TRI_OK)
+        status = tri_broadcast(group, large[0][self->rank], FEW, TRI_F32, 2, NULL);
+    SPAWN_CHECK(self, self->rank != 0 || status == TRI_EMISMATCH);
+    if (status == TRI_OK)
+        status = tri_barrier(group, NULL);
+    SPAWN_CHECK(self, status == TRI_EMISMATCH);
+    SPAWN_CHECK(self, strstr(tri_last_error(), "f32 x 100 root 0") || strstr(tri_last_error(), "f32 x 100 root 1"));
+    tri_comm_leave(comm);
+}
+
+static void another_root_is_an_error_of_the_next_call_at_the_latest(void **state)
+{
+    (void)state;
+    const spawn_kind kinds[] = {SPAWN_INPROC, SPAWN_SHM, SPAWN_TCP, SPAWN_UCX, SPAWN_SIM};
+    for (size_t k = 0; k < TRI_COUNT_OF(kinds); k++) {
+        spawn_config config = {.kind = kinds[k], .world = 3, .seed = 1, .timeout_s = 10};
+        assert_true(spawn_ranks(&config, roots_differ_before, NULL));
+    }
+}
+
 /* Rank 0 receives from whoever has sent. */
 static void sends_or_probes(spawn_rank *self, void *arg)
 {
@@ -224,6 +256,33 @@ static void a_probe_names_the_rank_whose_message_waits(void **state)
         spawn_config config = {.kind = kinds[k], .world = 3, .timeout_s = 10};
         assert_true(spawn_ranks(&config, sends_or_probes, NULL));
     }
+}
+
+/* All messages are there when rank 0 asks: a barrier in shared memory came after them. */
+static void receives_in_turns(spawn_rank *self, void *arg)
+{
+    (void)arg;
+    tri_comm *comm = comm_spawn_open(self, NULL, NULL);
+    if (!comm)
+        return;
+    tri_group *group = tri_comm_world(comm);
+    int value = self->rank, from = -1;
+    for (int i = 0; i < 3; i++)
+        SPAWN_CHECK(self, self->rank == 0 || tri_send(group, &value, 1, TRI_I32, 0, NULL) == TRI_OK);
+    SPAWN_CHECK(self, tri_barrier(group, NULL) == TRI_OK);
+    for (int i = 0; self->rank == 0 && i < 3 * (self->world - 1); i++) {
+        SPAWN_CHECK(self, tri_probe_sender(group, &from) == TRI_OK && from == 1 + i % (self->world - 1));
+        SPAWN_CHECK(self, tri_receive(group, &value, 1, TRI_I32, from, NULL) == TRI_OK && value == from);
+    }
+    SPAWN_CHECK(self, tri_barrier(group, NULL) == TRI_OK);
+    tri_comm_leave(comm);
+}
+
+static void a_probe_gives_each_sender_its_turn(void **state)
+{
+    (void)state;
+    spawn_config config = {.kind = SPAWN_SHM, .world = 4, .timeout_s = 10};
+    assert_true(spawn_ranks(&config, receives_in_turns, NULL));
 }
 
 /* More than any link holds: each rank's send waits for a receive that its own queue holds back. */
@@ -430,7 +489,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(mismatches_are_errors_on_all_ranks_with_both_calls),
         cmocka_unit_test(another_root_is_an_error_of_the_call_itself),
+        cmocka_unit_test(another_root_is_an_error_of_the_next_call_at_the_latest),
         cmocka_unit_test(a_probe_names_the_rank_whose_message_waits),
+        cmocka_unit_test(a_probe_gives_each_sender_its_turn),
         cmocka_unit_test(a_ring_of_sends_is_told_to_use_a_batch),
         cmocka_unit_test(a_rank_that_leaves_early_is_named_by_the_others),
         cmocka_unit_test(a_limit_that_passes_names_the_call),
