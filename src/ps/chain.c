@@ -18,6 +18,8 @@
 #define COPY_AHEAD_NBYTES ((size_t)8 << 20)
 /* For a neighbour to answer: a loaded host may be slow. That nobody listens any more is known at once. */
 #define REACH_MS 1000
+/* After a loss, before slots are shared out: about as far apart as servers of one host are missed. */
+#define CALM_NS (300 * TRI_NS_PER_MS)
 
 /* --- answers that wait --- */
 
@@ -247,6 +249,9 @@ void tri_ps_chain_step(tri_ps_server *server, const ps_view *next)
             ps_slots_remove(&chain->giving, s);
         } else if (server->view.slots[s] == backup && backup == chain->backup)
             ps_slots_add(&chain->given, s);
+    for (int i = 0; i < server->view.server_count; i++)
+        if (!ps_view_has(next, server->view.servers[i]))
+            chain->shares_ns = tri_now_ns() + CALM_NS;
 }
 
 /* --- a new backup --- */
@@ -310,14 +315,15 @@ tri_status tri_ps_chain_renew(tri_ps_server *server)
     return TRI_OK;
 }
 
-/* The backup has all. If it has fewer slots than this server, it takes some over. */
+/* The backup has all. If it has fewer slots than this server, it takes some over; not just after a loss: when a host
+ * fails its servers are lost one after the other, and what the next one has taken over has no copy yet. */
 static tri_status all_given(tri_ps_server *server)
 {
     ps_chain *chain = &server->chain;
     int own = ps_view_slots(&server->view, server->setup.number), other = ps_view_slots(&server->view, chain->backup);
     ps_change change = {PS_SHARE, server->setup.number};
     if (own - other >= 2)
-        return tri_ps_view_make(server, &change);
+        return tri_now_ns() < chain->shares_ns ? TRI_OK : tri_ps_view_make(server, &change);
     if (chain->told != server->view.version)
         tri_log(TRI_LOG_INFO, "view %llu: server %d has a copy of all that is here",
                 (unsigned long long)server->view.version, chain->backup);

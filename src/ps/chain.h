@@ -48,6 +48,7 @@ typedef struct ps_chain {
     bool is_giving;
     int copy_table, copy_block; /* the next; copy_table past the last: all were */
     int copy_rows, copy_slot;   /* the same of tables of rows */
+    int64_t shares_ns;          /* not before this slots are shared out */
     uint64_t told;              /* version of the view of which it was said that the backup has all */
     uint64_t beat;              /* letters that the backup has with the latest beat, */
     int64_t beat_ns;            /* which was sent then */

@@ -302,6 +302,8 @@ tri_status tri_ps_client_open(const tri_ps_client_setup *setup, tri_ps_client **
                            .world = setup->world,
                            .handlers = {.arg = client, .place = on_place, .letter = on_letter, .closed = on_closed}};
     tri_status status = client->links ? ps_view_first(setup->servers, &client->view) : TRI_ENOMEM;
+    if (status == TRI_OK && setup->hosts)
+        ps_view_spread(&client->view, setup->hosts);
     if (status == TRI_OK && setup->store) /* one that was started again may find another */
         status = tri_ps_views_look(setup->store, &client->view);
     if (status == TRI_OK && setup->store)

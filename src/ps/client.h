@@ -25,9 +25,10 @@ typedef struct tri_ps_client_setup {
     tri_store *store; /* where servers tell their addresses; NULL: */
     const char *const *addresses;
     int worker, workers, servers;
-    int local_workers; /* on this host; 0: not known */
-    int local_rank;    /* of those */
-    tri_hub *hub;      /* NULL: sockets; else the place there: */
+    int local_workers;     /* on this host; 0: not known */
+    int local_rank;        /* of those */
+    const uint64_t *hosts; /* of each server (ps_view_spread); NULL: one. Read while it opens */
+    tri_hub *hub;          /* NULL: sockets; else the place there: */
     int rank, world;
 } tri_ps_client_setup;
 

@@ -26,7 +26,7 @@
       "batch, so that a slow worker does fewer")                                                                       \
     X(INT, block_kib, "256", 16, 16384, NULL, "parameters are dealt to the servers in blocks of this size, KiB")       \
     X(INT, replicas, "1", 1, 2, NULL,                                                                                  \
-      "servers that hold each block: 2: a server that dies is replaced by its neighbour, and nothing is lost; 1: "     \
+      "servers that hold each block: 2: one that dies is replaced by its backup on another host, nothing is lost; 1: " \
       "what it held comes from the newest checkpoint")                                                                 \
     X(REAL, delay_compensation, "0", 0, 1e3, NULL,                                                                     \
       "ssp, async: a late gradient g becomes g + this * g * g * (weights now - weights it is of); 0 = off")            \

@@ -4,8 +4,10 @@
  */
 #include "ps/role.h"
 
+#include <stdlib.h>
 #include <string.h>
 
+#include "net/host.h"
 #include "ps/server.h"
 #include "ps/views.h"
 
@@ -30,6 +32,27 @@ static tri_status come_back(const tri_ps_config *ps, int number, bool trains, tr
     return tri_ps_server_return(server);
 }
 
+static uint64_t own_host(const tri_net_config *net)
+{
+    char id[TRI_HOST_ID_NBYTES];
+    if (net->host[0])
+        return XXH3_64bits(net->host, strlen(net->host));
+    tri_host_id(id);
+    return strtoull(id, NULL, 16);
+}
+
+/* Where servers have backups these are on other hosts: hosts[servers]; else *known is NULL. */
+static tri_status hosts_find(const tri_cluster *cluster, const tri_net_config *net, const tri_ps_config *ps,
+                             uint64_t hosts[PS_MAX_SERVERS], const uint64_t **known)
+{
+    *known = NULL;
+    if (ps->replicas < 2 || cluster->servers > PS_MAX_SERVERS)
+        return TRI_OK;
+    *known = hosts;
+    return tri_ps_views_hosts(cluster->store, cluster->servers, tri_deadline_after_ms((int64_t)(net->timeout_s * 1e3)),
+                              hosts);
+}
+
 static tri_status merges_add(tri_ps_server *server, const tri_kv_merge_row *merges)
 {
     for (; merges && merges->name; merges++)
@@ -42,6 +65,7 @@ tri_status tri_ps_serve(const tri_cluster *cluster, const tri_net_config *net, c
 {
     int number = cluster->rank - tri_ps_workers(cluster);
     int64_t starts;
+    uint64_t hosts[PS_MAX_SERVERS];
     tri_ps_server_setup setup = {.net = net,
                                  .token = cluster->token,
                                  .number = number,
@@ -53,6 +77,8 @@ tri_status tri_ps_serve(const tri_cluster *cluster, const tri_net_config *net, c
                                  .store = cluster->store};
     tri_ps_server *server;
     TRI_TRY(tri_ps_views_start(cluster->store, number, &starts));
+    TRI_TRY(tri_ps_views_host_claim(cluster->store, number, own_host(net)));
+    TRI_TRY(hosts_find(cluster, net, ps, hosts, &setup.hosts));
     TRI_TRY(tri_ps_server_open(&setup, &server));
     tri_status status = merges_add(server, merges);
     if (status == TRI_OK)
@@ -69,6 +95,7 @@ tri_status tri_ps_serve(const tri_cluster *cluster, const tri_net_config *net, c
 tri_status tri_ps_join(const tri_cluster *cluster, const tri_net_config *net, const tri_ps_config *ps,
                        tri_ps_client **out)
 {
+    uint64_t hosts[PS_MAX_SERVERS];
     tri_ps_client_setup setup = {.net = net,
                                  .ps = ps,
                                  .token = cluster->token,
@@ -78,5 +105,6 @@ tri_status tri_ps_join(const tri_cluster *cluster, const tri_net_config *net, co
                                  .servers = cluster->servers,
                                  .local_workers = cluster->local_world,
                                  .local_rank = cluster->local_rank};
+    TRI_TRY(hosts_find(cluster, net, ps, hosts, &setup.hosts));
     return tri_ps_client_open(&setup, out);
 }

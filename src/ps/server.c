@@ -472,6 +472,8 @@ tri_status tri_ps_server_open(const tri_ps_server_setup *setup, tri_ps_server **
     };
     bool placed = server->workers && server->left && server->joined;
     tri_status status = placed ? ps_view_first(setup->servers, &server->view) : TRI_ENOMEM;
+    if (status == TRI_OK && setup->hosts)
+        ps_view_spread(&server->view, setup->hosts);
     if (status == TRI_OK)
         status = tri_ps_kv_create(setup->workers, &server->kv);
     if (status == TRI_OK)

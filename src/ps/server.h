@@ -18,11 +18,12 @@ typedef struct tri_ps_server_setup {
     const char *token;
     int number, servers; /* of this one, and how many there are: who holds what */
     int workers;
-    int threads;      /* of the steps of optimizers */
-    bool trains;      /* the run has checkpoints to go back to where all that hold something are lost */
-    int replicas;     /* 2: another server holds what is here too; wants: */
-    tri_store *store; /* of the job; or NULL */
-    tri_hub *hub;     /* NULL: sockets; else its place there: */
+    int threads;           /* of the steps of optimizers */
+    bool trains;           /* the run has checkpoints to go back to where all that hold something are lost */
+    int replicas;          /* 2: another server holds what is here too; wants: */
+    tri_store *store;      /* of the job; or NULL */
+    const uint64_t *hosts; /* of each server (ps_view_spread); NULL: one. Read while it opens */
+    tri_hub *hub;          /* NULL: sockets; else its place there: */
     int rank, world;
 } tri_ps_server_setup;
 

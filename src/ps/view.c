@@ -9,7 +9,7 @@
 #include "base/memory.h"
 #include "ps/pack.h"
 
-#define VIEW_MAGIC UINT32_C(0x77767370) /* "psvw" */
+#define VIEW_MAGIC UINT32_C(0x32767370) /* "psv2" */
 
 /* Where in the ring a number is; -1: it is not. */
 static int place_of(const ps_view *view, int number)
@@ -27,9 +27,45 @@ tri_status ps_view_first(int count, ps_view *out)
     *out = (ps_view){.version = 1, .server_count = count};
     for (int i = 0; i < count; i++)
         out->servers[i] = i;
+    for (int i = 0; i < PS_MAX_SERVERS; i++)
+        out->places[i] = i;
     for (int slot = 0; slot < PS_SLOTS; slot++)
         out->slots[slot] = slot % count;
     return TRI_OK;
+}
+
+/* How many of the servers are on the host of server `number`, and whether it is the first of them. */
+static int host_size(const uint64_t *hosts, int count, int number, bool *first)
+{
+    int size = 0;
+    *first = true;
+    for (int i = 0; i < count; i++) {
+        size += hosts[i] == hosts[number];
+        *first = *first && (i >= number || hosts[i] != hosts[number]);
+    }
+    return size;
+}
+
+/* The largest host first, its servers in places 0, 2, 4, ... and so on, and then in 1, 3, 5, ...: two of one host meet
+ * only where it has more than half of all. */
+void ps_view_spread(ps_view *view, const uint64_t *hosts)
+{
+    int count = view->server_count, place = 0;
+    bool first;
+    if (host_size(hosts, count, 0, &first) == count)
+        return;
+    for (int size = count; size > 0; size--)
+        for (int head = 0; head < count; head++) {
+            if (host_size(hosts, count, head, &first) != size || !first)
+                continue;
+            for (int number = head; number < count; number++) {
+                if (hosts[number] != hosts[head])
+                    continue;
+                view->places[number] = place;
+                view->servers[place] = number;
+                place = place + 2 < count || place % 2 == 1 ? place + 2 : 1;
+            }
+        }
 }
 
 /* --- changes --- */
@@ -55,7 +91,7 @@ static tri_status join(ps_view *view, int number)
     if (place_of(view, number) >= 0)
         return tri_fail(TRI_EINVAL, "server %d is in the view already", number);
     int at = view->server_count++; /* never too many: numbers are below PS_MAX_SERVERS */
-    for (; at > 0 && view->servers[at - 1] > number; at--)
+    for (; at > 0 && view->places[view->servers[at - 1]] > view->places[number]; at--)
         view->servers[at] = view->servers[at - 1];
     view->servers[at] = number;
     return TRI_OK;
@@ -169,13 +205,15 @@ tri_status ps_deal(const uint64_t *nbytes, int count, uint8_t *slots)
     return TRI_OK;
 }
 
-/* --- as bytes: magic, version, servers' numbers, number of the server of each slot, xxh3 --- */
+/* --- as bytes: magic, version, places of all numbers, servers' numbers, number of the server of each slot, xxh3 --- */
 
 tri_status ps_view_write(const ps_view *view, tri_string *out)
 {
     size_t begin = out->nbytes;
     TRI_TRY(ps_put_u32(out, VIEW_MAGIC));
     TRI_TRY(ps_put_u64(out, view->version));
+    for (int i = 0; i < PS_MAX_SERVERS; i++)
+        TRI_TRY(ps_put_u16(out, (uint16_t)view->places[i]));
     TRI_TRY(ps_put_u16(out, (uint16_t)view->server_count));
     for (int i = 0; i < view->server_count; i++)
         TRI_TRY(ps_put_u16(out, (uint16_t)view->servers[i]));
@@ -189,12 +227,21 @@ static bool read_fields(ps_reader *reader, ps_view *view)
     if (ps_read_u32(reader) != VIEW_MAGIC)
         return false;
     view->version = ps_read_u64(reader);
+    for (int i = 0; i < PS_MAX_SERVERS; i++) {
+        view->places[i] = ps_read_u16(reader);
+        for (int before = 0; before < i; before++)
+            if (view->places[before] == view->places[i])
+                return false;
+        if (view->places[i] >= PS_MAX_SERVERS)
+            return false;
+    }
     view->server_count = ps_read_u16(reader);
     if (view->version == 0 || view->server_count < 1 || view->server_count > PS_MAX_SERVERS)
         return false;
     for (int i = 0; i < view->server_count; i++) {
         view->servers[i] = ps_read_u16(reader);
-        if (view->servers[i] >= PS_MAX_SERVERS || (i > 0 && view->servers[i] <= view->servers[i - 1]))
+        if (view->servers[i] >= PS_MAX_SERVERS ||
+            (i > 0 && view->places[view->servers[i]] <= view->places[view->servers[i - 1]]))
             return false;
     }
     for (int slot = 0; slot < PS_SLOTS; slot++) {

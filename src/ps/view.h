@@ -4,8 +4,9 @@
  *
  * Everything that servers hold belongs to a slot: a dense block by ps_deal(), a key of a sparse table by its hash
  * (key.h). So a view is small whatever the tables are, and a server that comes or goes moves whole slots. The next
- * server of the ring, by number, is the backup of all slots of a server. Pure functions over plain values: whoever
- * applies the same changes has the same view. Included by files of ps/ and their tests only.
+ * server of the ring is the backup of all slots of a server; servers of one host are kept apart in the ring, so that a
+ * host that fails takes no server and its backup at once. Pure functions over plain values: whoever applies the same
+ * changes has the same view. Included by files of ps/ and their tests only.
  */
 #ifndef TRI_PS_VIEW_H
 #define TRI_PS_VIEW_H
@@ -18,13 +19,17 @@
 typedef struct ps_view {
     uint64_t version; /* 1, and one more with each change */
     int server_count;
-    int servers[PS_MAX_SERVERS]; /* numbers, ascending: the ring */
+    int servers[PS_MAX_SERVERS]; /* numbers of those that live, in the order of the ring */
+    int places[PS_MAX_SERVERS];  /* of each number, living or not, in the ring: they never change */
     int slots[PS_SLOTS];         /* number of the server of each */
 } ps_view;
 
 /* The first view, of servers 0 to count - 1: slots in turn, so that neighbours lie on different servers. TRI_EINVAL:
  * too few or many. */
 tri_status ps_view_first(int count, ps_view *out);
+/* Orders the ring of a first view by the host of each server, so that neighbours are on different hosts, as far as that
+ * can be; on one host it stays in the order of numbers. hosts: [server_count], equal numbers are one host. */
+void ps_view_spread(ps_view *view, const uint64_t *hosts);
 
 /* What makes the next view of one. */
 typedef enum ps_change_kind {

@@ -9,9 +9,13 @@
  */
 #include "ps/views.h"
 
+#include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
+#include "base/log.h"
 #include "base/memory.h"
+#include "base/wait.h"
 
 #define LIMIT_MS   2000
 #define CLAIM_BITS 40 /* below: codes of all servers that may claim */
@@ -110,6 +114,52 @@ tri_status tri_ps_views_start(tri_store *store, int number, int64_t *count)
     char key[64];
     snprintf(key, sizeof(key), "ps/start/%d", number);
     return tri_store_add(store, key, 1, count, tri_deadline_after_ms(LIMIT_MS));
+}
+
+static void host_key(int number, char key[64])
+{
+    snprintf(key, 64, "ps/host/%d", number);
+}
+
+tri_status tri_ps_views_host_claim(tri_store *store, int number, uint64_t host)
+{
+    char key[64], mine[24], *stands;
+    size_t nbytes;
+    host_key(number, key);
+    snprintf(mine, sizeof(mine), "%016" PRIx64, host);
+    TRI_TRY(tri_store_claim(store, key, mine, strlen(mine), &stands, &nbytes, tri_deadline_after_ms(LIMIT_MS)));
+    tri_free(stands);
+    return TRI_OK;
+}
+
+static tri_status host_read(tri_store *store, int number, int64_t until_ns, uint64_t *host)
+{
+    char key[64], *text;
+    size_t nbytes;
+    host_key(number, key);
+    TRI_TRY(tri_store_wait(store, key, &text, &nbytes, until_ns));
+    bool read = sscanf(text, "%16" SCNx64, host) == 1;
+    tri_free(text);
+    return read ? TRI_OK : tri_fail(TRI_EFORMAT, "store key %s: want the number of a host, found another text", key);
+}
+
+tri_status tri_ps_views_hosts(tri_store *store, int servers, int64_t deadline_ns, uint64_t *hosts)
+{
+    tri_wait wait;
+    tri_wait_begin(&wait);
+    for (int number = 0; number < servers;) {
+        tri_status status = host_read(store, number, tri_wait_until(deadline_ns, TRI_WAIT_SLICE_NS), &hosts[number]);
+        if (status == TRI_OK) {
+            number++;
+            continue;
+        }
+        TRI_TRY(tri_wait_check("waiting for a parameter server"));
+        if (status != TRI_ETIMEOUT || tri_now_ns() >= deadline_ns)
+            return tri_fail_context(status, "while waiting for parameter server %d of %d to begin", number, servers);
+        if (tri_wait_is_long(&wait))
+            tri_log(TRI_LOG_WARN, "waiting for parameter server %d of %d to begin", number, servers);
+    }
+    return TRI_OK;
 }
 
 tri_status tri_ps_views_era(tri_store *store, int64_t more, int64_t *era)

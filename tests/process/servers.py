@@ -15,7 +15,7 @@ import tempfile
 import time
 import unittest
 
-from launched import TRIREME, long_test, ranks_of
+from launched import TRIREME, long_test, ranks_of, workers_in
 from steps import has_steps
 
 CONFIG = """
@@ -47,9 +47,11 @@ class Servers(unittest.TestCase):
     def tearDown(self):
         self.folder.cleanup()
 
-    def start(self, *words):
+    def start(self, *words, path=None):
+        """path: a folder of programs that come first."""
+        environment = {**os.environ, "PATH": f"{path}:{os.environ['PATH']}"} if path else None
         with open(self.path / "said", "w") as said:
-            return subprocess.Popen([TRIREME, "train", "run.yaml", *words], cwd=self.path, stdout=said, stderr=said)
+            return subprocess.Popen([TRIREME, "train", "run.yaml", *words], cwd=self.path, stdout=said, stderr=said, env=environment)
 
     def run_it(self, *words, code=0):
         process = self.start(*words)
@@ -263,6 +265,31 @@ class Servers(unittest.TestCase):
                 subprocess.run(["rm", "-rf", "killed", "alone"], cwd=self.path, check=True)
                 self.goes_back([2, 3], text, "ps.replicas=2", word)
                 self.assertIn("more servers are lost than hold each block (ps.replicas 2)", (self.path / "said").read_text())
+
+    def test_a_host_that_fails_with_its_servers_loses_nothing(self):
+        """Two hosts that are this machine; the backups of both servers of the second one are on the first one."""
+        (self.path / "hosts").write_text("127.0.0.1 slots=4\n127.0.0.2 slots=2\n")
+        for host in ("127.0.0.1", "127.0.0.2"):
+            (self.path / f"{host}.yaml").write_text(CONFIG.replace("comm: {", f"comm: {{host: {host}, "))
+        (self.path / "ssh").write_text('#!/bin/sh\nwhile [ "${1#-}" != "$1" ]; do shift; done\n'
+                                       'exec sh -c "$(printf %s "$2" | sed "s/run.yaml/$1.yaml/")"\n')
+        (self.path / "ssh").chmod(0o755)
+        words = [word.replace("STEPS", "1500") for word in LONG] + ["checkpoint.every_epochs=0"]
+        alone = self.weights(*words, "--out", "alone")
+        process = self.start(*words, "--out", "killed", "-n", "2", "--servers", "4", "ps.replicas=2", "--restarts", "9", "--hosts", "hosts",
+                             path=self.path)
+        while not has_steps(self.path / "killed") or not self.is_settled((self.path / "said").read_text(), 4):
+            self.assertIsNone(process.poll(), (self.path / "said").read_text())
+            time.sleep(0.01)
+        found = workers_in(self.path)
+        for rank in (4, 5):
+            os.kill(found[rank], signal.SIGKILL)
+        process.wait(120)
+        said = (self.path / "said").read_text()
+        self.assertEqual(process.returncode, 0, said)
+        self.assertEqual(re.findall(r"weights: xxh3 (\w+)", said), [alone], said)
+        self.assertNotIn("more servers are lost than hold each block", said)
+        self.assertIn("its backup goes on in its place", said)
 
     def saved(self):
         return list((self.path / "killed" / "checkpoints").glob("step-*"))

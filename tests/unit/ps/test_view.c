@@ -81,6 +81,33 @@ static void the_slots_of_one_that_is_gone_go_to_its_backup(void **state)
         }
 }
 
+/* Of any hosts: two of one host are neighbours only where it has more than half of all servers. */
+static void a_backup_is_on_another_host(void **state)
+{
+    (void)state;
+    static ps_view view, back;
+    rig_random random = {{5, 1}, 0};
+    for (int round = 0; round < 2000; round++) {
+        int count = 2 + (int)rig_below(&random, 9), most = 0, alike = 0;
+        int kinds = 1 + (int)rig_below(&random, (uint64_t)count), sizes[16] = {0};
+        uint64_t hosts[16];
+        for (int i = 0; i < count; i++) {
+            hosts[i] = rig_below(&random, (uint64_t)kinds);
+            sizes[hosts[i]]++;
+            most = sizes[hosts[i]] > most ? sizes[hosts[i]] : most;
+        }
+        OK(ps_view_first(count, &view));
+        ps_view_spread(&view, hosts);
+        for (int i = 0; i < count; i++)
+            alike += hosts[ps_view_backup(&view, i)] == hosts[i];
+        assert_int_equal(alike > 0, 2 * most > count);
+        int number = (int)rig_below(&random, (uint64_t)count);
+        change(&view, PS_WITHOUT, number, &back);
+        change(&back, PS_JOIN, number, &back); /* to its own place */
+        assert_memory_equal(back.servers, view.servers, sizeof(view.servers));
+    }
+}
+
 static void one_that_comes_back_is_a_backup_at_first(void **state)
 {
     (void)state;
@@ -331,6 +358,7 @@ int main(void)
         cmocka_unit_test(slots_are_even_to_within_one),
         cmocka_unit_test(each_slot_has_a_server_and_the_next_one_as_its_backup),
         cmocka_unit_test(the_slots_of_one_that_is_gone_go_to_its_backup),
+        cmocka_unit_test(a_backup_is_on_another_host),
         cmocka_unit_test(one_that_comes_back_is_a_backup_at_first),
         cmocka_unit_test(what_is_shared_goes_to_the_backup_and_few_blocks_are_even_too),
         cmocka_unit_test(after_any_changes_sharing_makes_it_even),
