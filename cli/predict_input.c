@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/containers.h"
+#include "base/path.h"
 #include "data/data.h"
 #include "data/npy.h"
 #include "tensor/reduce.h"

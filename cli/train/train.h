@@ -41,7 +41,7 @@ tri_status tri_train_configure(tri_train_words *words, const tri_worker_roles *r
 /* The folder of a run that nobody has named. */
 void tri_train_folder_name(tri_train_words *words, const tri_config *config);
 
-/* --- ways; they tell what went wrong themselves, and return the exit code --- */
+/* --- ways to train: each prints its own errors and returns the exit code --- */
 
 /* dry_run.c: prints what would be. */
 int tri_train_dry_run(tri_config *config, int ranks);

@@ -311,6 +311,34 @@ tri_status tri_fs_cut(const char *path, uint64_t nbytes)
 
 /* --- names --- */
 
+static bool holds(const char *path, const char *text, size_t nbytes)
+{
+    char *found = NULL;
+    size_t found_nbytes = 0;
+    bool same = tri_fs_exists(path) && tri_fs_read(path, nbytes + 1, &found, &found_nbytes) == TRI_OK &&
+                found_nbytes == nbytes && memcmp(found, text, nbytes) == 0;
+
+    tri_free(found);
+    return same;
+}
+
+tri_status tri_fs_copy_beside(const char *from, const char *to, const char *name, uint64_t limit)
+{
+    char *source = tri_format("%s/%s", from, name), *target = tri_format("%s/%s", to, name), *text = NULL;
+    size_t nbytes = 0;
+    tri_status status = source && target ? TRI_OK : TRI_ENOMEM;
+
+    if (status == TRI_OK && tri_fs_exists(source)) {
+        status = tri_fs_read(source, limit, &text, &nbytes);
+        if (status == TRI_OK && !holds(target, text, nbytes))
+            status = tri_fs_write_atomic(target, text, nbytes);
+    }
+    tri_free(source);
+    tri_free(target);
+    tri_free(text);
+    return status;
+}
+
 bool tri_fs_exists(const char *path)
 {
     struct stat info;

@@ -36,6 +36,8 @@ tri_status tri_fs_make_folder(const char *path);
 /* Removes a file or a folder with all it holds; fine when absent. */
 tri_status tri_fs_remove(const char *path);
 tri_status tri_fs_rename(const char *from, const char *to);
+/* Copies a file of one folder to another. Fine when it is absent, or the same already. limit: as for tri_fs_read(). */
+tri_status tri_fs_copy_beside(const char *from, const char *to, const char *name, uint64_t limit);
 bool tri_fs_exists(const char *path);
 /* Is it a file that is not empty? */
 bool tri_fs_has_bytes(const char *path);

@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/path.h"
 #include "base/status.h"
 
 /* --- texts shared by messages and help --- */
@@ -49,6 +50,7 @@ static tri_status append_wanted(const tri_option *row, tri_string *out)
         [TRI_OPTION_INT] = "an integer (k, M, G allowed)",
         [TRI_OPTION_REAL] = "a number",
         [TRI_OPTION_NAME] = "a name of at most 63 bytes",
+        [TRI_OPTION_TEXT] = "a text of at most 1023 bytes",
         [TRI_OPTION_PATH] = "a path of at most 1023 bytes",
         [TRI_OPTION_LIST] = "a list such as [a, b] of at most 1023 bytes",
     };
@@ -152,6 +154,7 @@ static bool parse_value(const tri_option *row, const char *text, option_value *v
         return parse_real(text, &value->real) && is_within(row, value->real);
     case TRI_OPTION_NAME:
         return strlen(text) < sizeof(tri_option_name) && (!row->choices || is_choice(row->choices, text));
+    case TRI_OPTION_TEXT:
     case TRI_OPTION_PATH:
         return strlen(text) < sizeof(tri_option_path);
     case TRI_OPTION_LIST:
@@ -176,6 +179,7 @@ static void store_value(const tri_option *row, void *config, const char *text, c
         memcpy(field, &value->real, sizeof(value->real));
         break;
     case TRI_OPTION_NAME:
+    case TRI_OPTION_TEXT:
     case TRI_OPTION_PATH:
     case TRI_OPTION_LIST: /* zeros to the end: equal configurations have equal bytes */
         memmove(field, text, nbytes);
@@ -261,6 +265,8 @@ tri_status tri_options_set(const tri_option_table *table, void *config, const ch
     option_value parsed = {0};
     if (!value || !parse_value(row, value, &parsed))
         return fail_value(table, row, value ? value : "");
+    if (row->type == TRI_OPTION_PATH)
+        TRI_TRY_IN(tri_path_check(value), "%s.%s", table->section, field);
     store_value(row, config, value, &parsed);
     return TRI_OK;
 }
@@ -280,6 +286,7 @@ tri_status tri_options_print(const tri_option *row, const void *config, tri_stri
         memcpy(&value.real, field, sizeof(value.real));
         return tri_string_append_real(out, value.real);
     case TRI_OPTION_NAME:
+    case TRI_OPTION_TEXT:
     case TRI_OPTION_PATH:
     case TRI_OPTION_LIST:
         return tri_string_append(out, field);

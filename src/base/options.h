@@ -5,8 +5,8 @@
  *
  * A module writes an X-list in its header, TRI_<MODULE>_OPTIONS(X), with rows
  *     X(TYPE, field, "default", low, high, "a|b|c" or NULL, "help")
- * of TYPE BOOL, INT, REAL, NAME (63 bytes), PATH (1023 bytes) or LIST (1023 bytes: a YAML list in flow form, which its
- * module parses), declares
+ * of TYPE BOOL, INT, REAL, NAME (63 bytes), TEXT (1023 bytes), PATH (a file or folder: 1023 bytes that are no URL) or
+ * LIST (1023 bytes: a YAML list in flow form, which its module parses), declares
  *     typedef struct tri_optim_config { TRI_OPTIM_OPTIONS(TRI_OPTION_FIELD) } tri_optim_config;
  * and defines in its .c
  *     static const tri_option rows[] = { TRI_OPTIM_OPTIONS(TRI_OPTION_ROW) };   (with TRI_OPTION_STRUCT defined)
@@ -29,6 +29,7 @@ typedef enum tri_option_type {
     TRI_OPTION_INT,
     TRI_OPTION_REAL,
     TRI_OPTION_NAME,
+    TRI_OPTION_TEXT,
     TRI_OPTION_PATH,
     TRI_OPTION_LIST
 } tri_option_type;
@@ -55,6 +56,7 @@ typedef struct tri_option_table {
 #define TRI_OPTION_C_INT                                                  int64_t
 #define TRI_OPTION_C_REAL                                                 double
 #define TRI_OPTION_C_NAME                                                 tri_option_name
+#define TRI_OPTION_C_TEXT                                                 tri_option_path
 #define TRI_OPTION_C_PATH                                                 tri_option_path
 #define TRI_OPTION_C_LIST                                                 tri_option_path
 #define TRI_OPTION_FIELD(type, field, fallback, low, high, choices, help) TRI_OPTION_C_##type field;

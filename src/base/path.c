@@ -21,6 +21,12 @@ tri_status tri_path_check(const char *path)
     return tri_fail(TRI_ECONFIG, "%.400s: want a local path, got the URL scheme %.*s://", path, (int)nbytes, path);
 }
 
+bool tri_path_ends_in(const char *path, const char *ending)
+{
+    const size_t length = strlen(path), wanted = strlen(ending);
+    return length >= wanted && strcasecmp(path + length - wanted, ending) == 0;
+}
+
 tri_status tri_path_set_aside(const char *path, char **to)
 {
     size_t nbytes = strlen(path);

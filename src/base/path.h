@@ -5,10 +5,14 @@
 #ifndef TRI_BASE_PATH_H
 #define TRI_BASE_PATH_H
 
+#include <stdbool.h>
+
 #include "base/status.h"
 
 /* TRI_ECONFIG: the path begins with the scheme of a URL, such as s3://, and would become a folder of that name. */
 tri_status tri_path_check(const char *path);
+/* Whether a path has this ending, such as ".csv", in letters of either case. */
+bool tri_path_ends_in(const char *path, const char *ending);
 /* Renames it to the first of path.1, path.2, ... that is free: *to (tri_free). */
 tri_status tri_path_set_aside(const char *path, char **to);
 

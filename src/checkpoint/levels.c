@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "base/fs.h"
-#include "base/path.h"
 #include "base/yaml.h"
 #include "checkpoint/checkpoint.h"
 
@@ -48,7 +47,6 @@ static tri_status level_read(const tri_yaml *node, tri_checkpoint_level *level)
         level->to[--nbytes] = '\0';
     if (!level->to[0])
         return tri_fail(TRI_ECONFIG, "want to, a folder");
-    TRI_TRY(tri_path_check(level->to));
     if (level->every_steps == 0 && level->every_s <= 0)
         return tri_fail(TRI_ECONFIG, "want every_steps or every_s above 0 for %.200s", level->to);
     return TRI_OK;

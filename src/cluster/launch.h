@@ -20,15 +20,15 @@
     X(INT, servers, "0", 0, 65535, NULL, "the last so many of them are parameter servers")                             \
     X(INT, spares, "0", 0, 65535, NULL,                                                                                \
       "of an elastic job: the last so many of them begin nothing; they wait, ready, until others are missing")         \
-    X(PATH, hosts, "", 0, 0, NULL,                                                                                     \
+    X(TEXT, hosts, "", 0, 0, NULL,                                                                                     \
       "file of lines '[user@]host [slots=N] [port=N]', by ssh; slurm = the nodes of this job, by srun; empty = here")  \
     X(INT, restarts, "0", 0, 1e9, NULL, "times that processes that were killed or failed are started again, together") \
     X(BOOL, elastic, "false", 0, 0, NULL,                                                                              \
       "processes may come and go: the others go on without those that were killed")                                    \
-    X(PATH, store, "", 0, 0, NULL,                                                                                     \
+    X(TEXT, store, "", 0, 0, NULL,                                                                                     \
       "where the processes meet: etcd://host:port,... ; empty = in the launcher, which serves a table of its own")     \
-    X(PATH, listen, "", 0, 0, NULL, "host[:port] by which launchers on other hosts reach that table; empty = by none") \
-    X(PATH, join, "", 0, 0, NULL,                                                                                      \
+    X(TEXT, listen, "", 0, 0, NULL, "host[:port] by which launchers on other hosts reach that table; empty = by none") \
+    X(TEXT, join, "", 0, 0, NULL,                                                                                      \
       "host:port (or etcd://...) of an elastic job that these processes join; TRIREME_TOKEN is its token")             \
     X(PATH, journal, "", 0, 0, NULL,                                                                                   \
       "file by which a new launcher goes on with the processes of one that was killed; of an elastic job")             \

@@ -16,7 +16,7 @@
 #define TRI_COMM_OPTIONS(X)                                                                                            \
     X(NAME, order, "canonical", 0, 0, "canonical|any",                                                                 \
       "order of additions: canonical gives the same bits in every layout, any may use rings")                          \
-    X(PATH, algorithm, "", 0, 0, NULL, "overrides the choice, such as all_reduce:0-64k=tree,64k-=halving")             \
+    X(TEXT, algorithm, "", 0, 0, NULL, "overrides the choice, such as all_reduce:0-64k=tree,64k-=halving")             \
     X(NAME, engine, "host", 0, 0, "host|mpi",                                                                          \
       "who runs the operations: host is Trireme itself, mpi the MPI library that started the job")                     \
     X(PATH, mpi_library, "", 0, 0, NULL, "engine mpi: its plug-in; empty = found by who started the job")              \

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/arena.h"
+#include "base/path.h"
 #include "data/csv_rows.h"
 #include "data/formats.h"
 

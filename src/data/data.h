@@ -108,9 +108,6 @@ struct tri_dataset {
     unsigned char *kept, *kept_targets; /* all that ops has, one after the other; NULL: it is read each time */
 };
 
-/* Whether a path has this ending, such as ".csv", in letters of either case. */
-bool tri_path_ends_in(const char *path, const char *ending);
-
 /* Opens the training or the test set; checks headers, lengths, targets' range (while reading). */
 tri_status tri_dataset_open(const tri_data_config *config, bool test, tri_dataset **out);
 /* The samples indices[0 .. count), ascending; see tri_dataset_ops.read. TRI_EINVAL when one is out of range. */

@@ -61,12 +61,6 @@ static tri_status fill_known(tri_data_config *config, const known_dataset *known
     return TRI_OK;
 }
 
-bool tri_path_ends_in(const char *path, const char *ending)
-{
-    const size_t length = strlen(path), wanted = strlen(ending);
-    return length >= wanted && strcasecmp(path + length - wanted, ending) == 0;
-}
-
 static tri_status find_format(const tri_data_config *config, const tri_dataset_ops **out)
 {
     bool detect = strcmp(config->format, "auto") == 0;

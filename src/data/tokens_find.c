@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/path.h"
 #include "data/tokens.h"
 
 static const char *base_name(const char *path)

@@ -71,22 +71,6 @@ static const char *const companions[] = {
 };
 #define COMPANION_LIMIT_NBYTES ((uint64_t)256 << 20)
 
-static tri_status copy_companion(const char *from, const char *to, const char *name)
-{
-    char *source = tri_format("%s/%s", from, name), *target = tri_format("%s/%s", to, name), *text = NULL;
-    size_t nbytes = 0;
-    tri_status status = source != NULL && target != NULL ? TRI_OK : TRI_ENOMEM;
-    if (status == TRI_OK && tri_fs_exists(source)) {
-        status = tri_fs_read(source, COMPANION_LIMIT_NBYTES, &text, &nbytes);
-        if (status == TRI_OK)
-            status = tri_fs_write_atomic(target, text, nbytes);
-    }
-    tri_free(source);
-    tri_free(target);
-    tri_free(text);
-    return status;
-}
-
 tri_status tri_companions_copy(const tri_pretrained *source, const char *folder)
 {
     char *manifest = tri_format("%s/%s", tri_pretrained_folder(source), TRI_MANIFEST_FILE);
@@ -94,7 +78,7 @@ tri_status tri_companions_copy(const tri_pretrained *source, const char *folder)
     tri_status status = manifest != NULL && run != NULL ? TRI_OK : TRI_ENOMEM;
     const char *from = status == TRI_OK && tri_fs_exists(manifest) ? run : tri_pretrained_folder(source);
     for (size_t i = 0; i < TRI_COUNT_OF(companions) && status == TRI_OK; i++)
-        status = copy_companion(from, folder, companions[i]);
+        status = tri_fs_copy_beside(from, folder, companions[i], COMPANION_LIMIT_NBYTES);
     tri_free(manifest);
     tri_free(run);
     return status;

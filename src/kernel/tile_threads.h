@@ -10,8 +10,9 @@
 
 #include <stdbool.h>
 
-/* From the number that is taken now the search goes up and then down by factors of two while steps get faster. A number
- * is left after its first step if that is much slower. A hundred times as long as a search took the next one begins. */
+/* A search begins at the number of threads in use and goes up, then down, by factors of two while steps get faster. It
+ * leaves a number after one step if that step is much slower. The next search begins after a hundred times the time
+ * that this one took. */
 typedef struct tri_thread_search {
     int most, now;          /* threads: there are, run the next step */
     int start, best;        /* of this search */

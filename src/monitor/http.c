@@ -256,8 +256,8 @@ static enum MHD_Result page_answer(tri_http *http, const tri_http_page *page, st
 
 /* --- who may ask --- */
 
-/* A page of a name that somebody else owns may come to point here (DNS rebinding): then a browser would give what it
- * reads to that page. So Host has to be a number, localhost, or what this machine is called. */
+/* A web site can make its own host name resolve to this machine (DNS rebinding); a browser would then let the pages of
+ * that site read the answers. So Host must be a number, localhost, or a name of this machine. */
 static bool name_is_permitted(const char *names, const char *name)
 {
     const size_t length = strlen(name);

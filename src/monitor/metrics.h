@@ -29,9 +29,9 @@ typedef struct tri_step_record {
 } tri_step_record;
 
 typedef struct tri_metrics tri_metrics;
-/* Opens <path> for appending; lines of steps >= first_step that an earlier run left are removed. */
-/* Whether a file has the line of a step; no file has none. */
+/* Whether a file has the line of a step; false if there is no file. */
 tri_status tri_metrics_has_steps(const char *path, bool *has);
+/* Opens <path> for appending; lines of steps >= first_step that an earlier run left are removed. */
 tri_status tri_metrics_open(const char *path, int64_t first_step, tri_metrics **out);
 /* Of a run whose writer may change. Writes nothing, but keeps the latest lines, as whoever does write has them too: it
  * can go on with the file at any time, without a gap or a line twice. */

@@ -20,13 +20,13 @@
       "at least so many seconds between lines of steps in metrics.jsonl (and what follows them), 0 = each step")       \
     X(REAL, watch_every_s, "1", 0, 1e6, NULL,                                                                          \
       "seconds between looks at who is slow, and why (train.on_straggler too); 0 = never")                             \
-    X(PATH, notes, "", 0, 0, NULL, "tensorboard: a text about the run (Markdown)")                                     \
+    X(TEXT, notes, "", 0, 0, NULL, "tensorboard: a text about the run (Markdown)")                                     \
     X(NAME, metrics, "", 0, 0, NULL,                                                                                   \
       "address of /metrics for Prometheus, such as 9100 (loopback) or 0.0.0.0:9100; --metrics is short for it; "       \
       "gathered: leave figures in RUN/live for whoever serves them")                                                   \
     X(PATH, tls_cert, "", 0, 0, NULL, "certificates (PEM): serve /metrics and --page by https; with monitor.tls_key")  \
     X(PATH, tls_key, "", 0, 0, NULL, "key of monitor.tls_cert (PEM)")                                                  \
-    X(PATH, http_names, "", 0, 0, NULL,                                                                                \
+    X(TEXT, http_names, "", 0, 0, NULL,                                                                                \
       "names, separated by commas, by which readers may ask for /metrics and --page, beside numbers, localhost and "   \
       "this machine's name")                                                                                           \
     X(INT, ranks_every, "5", 0, 86400, NULL,                                                                           \

@@ -20,9 +20,9 @@
 #define TRI_NET_OPTIONS(X)                                                                                             \
     X(NAME, transport, "auto", 0, 0, "auto|shm|tcp|ucx|inproc|sim",                                                    \
       "how bytes travel: auto takes shm inside a host, tcp between hosts; ucx both")                                   \
-    X(PATH, interface, "", 0, 0, NULL,                                                                                 \
+    X(TEXT, interface, "", 0, 0, NULL,                                                                                 \
       "network interfaces or addresses to use, such as eth0,eth1; empty = found by trying")                            \
-    X(PATH, ports, "", 0, 0, NULL,                                                                                     \
+    X(TEXT, ports, "", 0, 0, NULL,                                                                                     \
       "TCP ports to listen on, such as 40000-40100: what a firewall has to let through; empty = any free ones")        \
     X(INT, tcp_connections, "0", 0, 8, NULL, "TCP connections between each two ranks, 0 = by how far they are")        \
     X(BOOL, encrypt, "off", 0, 0, NULL, "TLS 1.3 on TCP connections between ranks, by a key from the job's token")     \
@@ -32,7 +32,7 @@
     X(INT, heartbeat_ms, "100", 0, 60000, NULL,                                                                        \
       "time between two signs of life of a rank: silence of three is a failure, 0 = nobody watches")                   \
     X(INT, slot_kib, "512", 4, 65536, NULL, "bytes in flight per link in shared memory, KiB")                          \
-    X(PATH, faults, "", 0, 0, NULL, "faults to inject, as peer:after_bytes:what;... (what: cut, stall, slow, flip)")   \
+    X(TEXT, faults, "", 0, 0, NULL, "faults to inject, as peer:after_bytes:what;... (what: cut, stall, slow, flip)")   \
     X(BOOL, chaos, "off", 0, 0, NULL,                                                                                  \
       "lets trireme chaos break this process from within: disk, clock, weights, late links; for tests")
 typedef struct tri_transport tri_transport;

@@ -6,6 +6,7 @@
  * All that are stated end a text. The first one, in this order, separates documents. An id counts only if it is an
  * added token: a config.json may belong to another vocabulary.
  */
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/fs.h"
@@ -106,35 +107,29 @@ tri_status tri_tokenizer_read_ends(tri_tokenizer *tokenizer, const char *folder)
 
 /* --- saving --- */
 
-static tri_status copy_file(const char *from, const char *to, const char *name)
-{
-    char *source = tri_format("%s/%s", from, name), *target = tri_format("%s/%s", to, name), *text = NULL;
-    size_t nbytes = 0;
-    tri_status status = source != NULL && target != NULL ? TRI_OK : TRI_ENOMEM;
-    if (status == TRI_OK && tri_fs_exists(source)) {
-        status = tri_fs_read(source, 0, &text, &nbytes);
-        if (status == TRI_OK)
-            status = tri_fs_write_atomic(target, text, nbytes);
-    }
-    tri_free(source);
-    tri_free(target);
-    tri_free(text);
-    return status;
-}
-
-/* What the copied files do not say was stated by a config.json, which belongs to a model and is not copied. */
+/* What the copied files do not say was stated by a config.json, which belongs to a model and is not copied. The other
+ * fields of generation_config.json stay. */
 static tri_status write_ids(const tri_tokenizer *tokenizer, const char *folder)
 {
-    tri_string text = {0};
-    char *path = tri_format("%s/generation_config.json", folder);
-    tri_status status = path != NULL ? tri_string_append(&text, "{\"eos_token_id\": [") : TRI_ENOMEM;
-    for (size_t i = 0; i < tokenizer->ends.count && status == TRI_OK; i++)
-        status = tri_string_appendf(&text, "%s%d", i > 0 ? ", " : "", tokenizer->ends.items[i]);
+    char *path = tri_format("%s/generation_config.json", folder), *text = NULL;
+    char *dump = NULL;
+    json_t *root = NULL, *ids = json_array();
+    tri_status status = path != NULL && ids != NULL ? TRI_OK : TRI_ENOMEM;
+    if (status == TRI_OK && tri_fs_exists(path))
+        status = tri_json_load_file(path, &root, NULL, NULL);
+    else if (status == TRI_OK)
+        root = json_object();
+    for (size_t i = 0; i < tokenizer->ends.count; i++)
+        json_array_append_new(ids, json_integer(tokenizer->ends.items[i]));
+    if (status == TRI_OK && json_object_set(root, "eos_token_id", ids) == 0)
+        dump = json_dumps(root, JSON_INDENT(2));
+    text = dump != NULL ? tri_format("%s\n", dump) : NULL;
     if (status == TRI_OK)
-        status = tri_string_append(&text, "]}\n");
-    if (status == TRI_OK)
-        status = tri_fs_write_atomic(path, text.text, text.nbytes);
-    tri_string_fini(&text);
+        status = text != NULL ? tri_fs_write_atomic(path, text, strlen(text)) : TRI_ENOMEM;
+    free(dump);
+    tri_free(text);
+    json_decref(ids);
+    json_decref(root);
     tri_free(path);
     return status;
 }
@@ -146,7 +141,7 @@ tri_status tri_tokenizer_save_ends(const tri_tokenizer *tokenizer, const char *p
     tri_tokenizer *saved = NULL;
     tri_status status = folder != NULL ? TRI_OK : TRI_ENOMEM;
     for (size_t i = 0; i + 1 < TRI_COUNT_OF(places) && status == TRI_OK && tokenizer->folder != NULL; i++)
-        status = copy_file(tokenizer->folder, folder, places[i].file);
+        status = tri_fs_copy_beside(tokenizer->folder, folder, places[i].file, 0);
     if (status == TRI_OK)
         status = tri_tokenizer_open(path, &saved);
     bool same = saved != NULL && saved->end == tokenizer->end;

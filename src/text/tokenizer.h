@@ -51,6 +51,8 @@ int32_t tri_tokenizer_end(const tri_tokenizer *tokenizer);
 bool tri_tokenizer_is_end(const tri_tokenizer *tokenizer, int32_t id);
 /* Adds the ends that the files of another folder state: those of the model. Before the tokenizer is shared. */
 tri_status tri_tokenizer_read_ends(tri_tokenizer *tokenizer, const char *folder);
+/* Puts beside a saved tokenizer.json, of the same tokens, what states the same ends. */
+tri_status tri_tokenizer_save_ends(const tri_tokenizer *tokenizer, const char *path);
 /* The id of a token by its text as the vocabulary writes it; -1: none. */
 int32_t tri_tokenizer_find(const tri_tokenizer *tokenizer, const char *text);
 /* How the vocabulary writes a token; NULL where the id has none. The tokenizer's. */

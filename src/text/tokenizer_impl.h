@@ -108,9 +108,6 @@ tri_status tri_rewrites_add(tri_tokenizer *tokenizer, tri_rewrites *rewrites, co
 /* Works out what follows from the rest. */
 tri_status tri_tokenizer_finish(tri_tokenizer *tokenizer);
 
-/* Puts beside a saved tokenizer.json what states the same ends. */
-tri_status tri_tokenizer_save_ends(const tri_tokenizer *tokenizer, const char *path);
-
 /* A tokenizer.json of the tables. */
 tri_status tri_tokenizer_print(const tri_tokenizer *tokenizer, tri_string *out);
 

@@ -12,7 +12,6 @@
 #include <string.h>
 
 #include "base/fs.h"
-#include "base/path.h"
 #include "parallel/mesh.h"
 
 #define TRI_OPTION_STRUCT tri_train_config
@@ -181,21 +180,11 @@ static tri_status unknown_key(const char *origin, int line, const char *key)
     return tri_fail(TRI_ECONFIG, "%s: there is no option '%s' (trireme train --help lists them)", place, key);
 }
 
-/* Options that name files and folders; checkpoint.levels looks itself. */
-static bool is_path(const char *key)
-{
-    static const char *const keys[] = {"data.path",     "data.tokenizer", "monitor.tensorboard",
-                                       "monitor.trace", "comm.flight",    "comm.mpi_library"};
-    return is_one_of(key, keys, TRI_COUNT_OF(keys));
-}
-
 /* A scalar, or a list where the option wants one. */
 static tri_status field_set(tri_config *config, const tri_config_section *section, const tri_yaml *field,
                             const char *key)
 {
     void *values = section_struct(config, section);
-    if (field->kind == TRI_YAML_SCALAR && is_path(key))
-        TRI_TRY_IN(tri_path_check(field->text), "%s", key);
     if (field->kind == TRI_YAML_SCALAR)
         return tri_options_set(section->table, values, field->key, field->text);
     if (field->kind != TRI_YAML_LIST || tri_options_find(section->table, field->key)->type != TRI_OPTION_LIST)

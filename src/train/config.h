@@ -57,7 +57,7 @@
     X(INT, norm_every, "10", 0, 1e9, NULL,                                                                             \
       "steps between gradient norms in metrics.jsonl, 0 = none; with optim.clip_norm each step has one")               \
     X(INT, sample_every, "0", 0, 1e15, NULL, "steps between texts that the model writes (gpt2, llama); 0 = none")      \
-    X(PATH, sample_prompt, "", 0, 0, NULL, "what they begin with; empty: as trireme generate without a prompt")        \
+    X(TEXT, sample_prompt, "", 0, 0, NULL, "what they begin with; empty: as trireme generate without a prompt")        \
     X(INT, sample_tokens, "100", 1, 1e6, NULL, "tokens of such a text")
 typedef struct tri_train_config {
     TRI_TRAIN_OPTIONS(TRI_OPTION_FIELD)
@@ -102,16 +102,17 @@ typedef struct tri_config {
 /* path or text (with `path` as its name) or neither; overrides as in tri_job_setup. */
 tri_status tri_config_load(const char *path, const char *text, const char *const *overrides, tri_config *config);
 void tri_config_fini(tri_config *config);
-/* Contradictions between options, for a number of ranks; 0: not known yet, what depends on it is left out. */
 /* An option of other programs: its key here, or a sentence. */
 typedef struct tri_foreign_key {
     const char *name, *key, *sentence; /* one of key and sentence is NULL */
 } tri_foreign_key;
 extern const tri_foreign_key tri_foreign_keys[];
 extern const int tri_foreign_key_count;
-/* NULL when the name is none of theirs. */
+/* NULL if no other program has an option of this name. */
 const tri_foreign_key *tri_foreign_key_find(const char *name);
 
+/* Finds contradictions between options, for a number of ranks. 0: the number is not known yet, and what depends on it
+ * is left out. */
 tri_status tri_config_check(const tri_config *config, int ranks);
 /* Whether the workers of one run may differ in "section.option". */
 bool tri_config_is_local(const char *key);

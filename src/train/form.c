@@ -376,13 +376,31 @@ static tri_status open_run_folder(tri_job *job)
     return tri_job_used_lead(job);
 }
 
-/* What came with the model that the run begins with is the run's, unless its data have other tokens. */
-static tri_status take_companions(const tri_job *job, const tri_dataset *dataset)
+/* Its config.json, which may state ends of texts, stays with the model. */
+static tri_status keep_ends(const char *from, const char *path)
+{
+    tri_tokenizer *own = NULL;
+    tri_status status = tri_text_tokenizer_find(from, &own);
+    if (status != TRI_OK) /* of a kind that is not known here, or damaged: it is kept as it is */
+        return status == TRI_ENOMEM ? status : TRI_OK;
+    status = tri_tokenizer_save_ends(own, path);
+    tri_tokenizer_close(own);
+    return status;
+}
+
+/* What came with the model that the run begins with is the run's, unless its data have other tokens. path: of
+ * RUN/tokenizer.json; *taken: the model has one. */
+static tri_status take_companions(const tri_job *job, const tri_dataset *dataset, const char *path, bool *taken)
 {
     bool same;
     TRI_TRY(tokens_compare(job->config.from, dataset, &same));
+    if (same && job->source) {
+        TRI_TRY(tri_companions_copy(job->source, job->run_folder));
+        *taken = tri_fs_exists(path);
+        return *taken ? keep_ends(job->config.from, path) : TRI_OK;
+    }
     if (same)
-        return job->source ? tri_companions_copy(job->source, job->run_folder) : TRI_OK;
+        return TRI_OK;
     tri_log(TRI_LOG_WARN,
             "model.from %s has a tokenizer.json, and the data have other tokens: the same ids mean something else "
             "(data.tokenizer)",
@@ -402,9 +420,10 @@ static tri_status save_tokenizer(const tri_job *job, const tri_dataset *dataset)
     TRI_TRY_IN(tri_fs_make_folder(job->run_folder), "while making the run folder");
     if (job->step > 0)
         TRI_TRY(check_tokens(job->run_folder, dataset));
-    if (dataset->tokenizer)
-        TRI_TRY(tri_tokenizer_save(dataset->tokenizer, path));
-    return job->step == 0 && job->config.from ? take_companions(job, dataset) : TRI_OK;
+    bool taken = false;
+    if (job->step == 0 && job->config.from)
+        TRI_TRY(take_companions(job, dataset, path, &taken));
+    return dataset->tokenizer && !taken ? tri_tokenizer_save(dataset->tokenizer, path) : TRI_OK;
 }
 
 tri_status tri_job_form_run(tri_job *job, tri_dataset *dataset, bool console)

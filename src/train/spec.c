@@ -33,22 +33,21 @@ static tri_status samples_print(const tri_job *job, tri_string *out)
     return tri_string_appendf(out, "%lld", (long long)job->elastic.data->info.count);
 }
 
-static tri_status shape_print(tri_shape shape, tri_dtype dtype, tri_string *out)
+static tri_status typed_shape_print(tri_shape shape, tri_dtype dtype, tri_string *out)
 {
-    TRI_TRY(tri_string_appendf(out, "%s[", tri_dtype_name(dtype)));
-    for (int d = 0; d < shape.ndim; d++)
-        TRI_TRY(tri_string_appendf(out, "%s%lld", d > 0 ? ", " : "", (long long)shape.dim[d]));
-    return tri_string_append(out, "]");
+    char text[96];
+
+    return tri_string_appendf(out, "%s%s", tri_dtype_name(dtype), tri_shape_print(shape, text));
 }
 
 static tri_status sample_print(const tri_job *job, tri_string *out)
 {
-    return shape_print(job->elastic.data->info.sample, job->elastic.data->info.dtype, out);
+    return typed_shape_print(job->elastic.data->info.sample, job->elastic.data->info.dtype, out);
 }
 
 static tri_status target_print(const tri_job *job, tri_string *out)
 {
-    return shape_print(job->elastic.data->info.target, job->elastic.data->info.target_dtype, out);
+    return typed_shape_print(job->elastic.data->info.target, job->elastic.data->info.target_dtype, out);
 }
 
 static tri_status classes_print(const tri_job *job, tri_string *out)

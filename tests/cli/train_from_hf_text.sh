@@ -18,3 +18,11 @@ echo "--- other tokens: what came with the model does not fit"
 trireme train c.yaml model.from=gone data.tokenizer=char --out chars 2>&1 | grep -o "warn.*"
 ls chars | grep -c "chat_template\|tokenizer_config"
 trireme train c.yaml model.from=gone --dry-run | grep tokenizer
+echo "--- an end that config.json alone states"
+cp -r gone plain
+sed -i 's/<|endoftext|>/[END]/' plain/tokenizer.json
+echo '{"temperature": 0.5}' >plain/generation_config.json
+rm plain/tokenizer_config.json
+trireme train c.yaml model.from=plain train.steps=1 --out plain_run 2>&1 | grep -c "weights: xxh3"
+cat plain_run/generation_config.json
+cmp plain/tokenizer.json plain_run/tokenizer.json

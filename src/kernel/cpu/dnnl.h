@@ -63,9 +63,9 @@ void tri_dnnl_job_release(tri_dnnl_job *job);
  */
 void tri_dnnl_run(const tri_dnnl_job *job, int worker, float *const *array, float *scratch);
 
-/* Major, minor, patch of the library that is loaded. */
-/* Limits what oneDNN generates code for; before it computes anything. */
+/* Limits the instructions that oneDNN uses in the code it generates. Call it before oneDNN computes anything. */
 tri_status tri_dnnl_isa_set(tri_isa isa);
+/* Major, minor, patch of the library that is loaded. */
 void tri_dnnl_version(int version[3]);
 
 #endif

@@ -55,6 +55,19 @@ static void defaults_are_what_the_table_says(void **state)
     assert_memory_equal(&config, &other, sizeof(config)); /* to the last byte of padding */
 }
 
+static void a_path_is_no_url(void **state)
+{
+    test_config config;
+
+    (void)state;
+    tri_options_defaults(&table, &config);
+    assert_int_equal(tri_options_set(&table, &config, "path", "s3://bucket/run"), TRI_ECONFIG);
+    assert_non_null(strstr(tri_last_error(), "optim.path"));
+    assert_non_null(strstr(tri_last_error(), "want a local path, got the URL scheme s3://"));
+    assert_string_equal(config.path, "/tmp/x");
+    assert_int_equal(tri_options_set(&table, &config, "path", "a:/b"), TRI_OK);
+}
+
 static void fields_are_found_by_name(void **state)
 {
     (void)state;
@@ -315,6 +328,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(defaults_are_what_the_table_says),
+        cmocka_unit_test(a_path_is_no_url),
         cmocka_unit_test(fields_are_found_by_name),
         cmocka_unit_test(values_are_taken_or_refused_untouched),
         cmocka_unit_test(long_names_and_paths_are_refused),
