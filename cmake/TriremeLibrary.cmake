@@ -2,7 +2,8 @@
 
 set(objects)
 set(libraries Threads::Threads m PkgConfig::YAML PkgConfig::JANSSON PkgConfig::XXHASH PkgConfig::ZLIB
-    PkgConfig::SSL PkgConfig::CRYPTO PkgConfig::MICROHTTPD PkgConfig::SQLITE)
+    PkgConfig::SSL PkgConfig::CRYPTO PkgConfig::MICROHTTPD PkgConfig::SQLITE
+    ${TRI_IMAGE_LIBRARIES})
 foreach(folder ${TRI_FOLDERS})
   list(APPEND objects $<TARGET_OBJECTS:tri_${folder}>)
 endforeach()
@@ -28,6 +29,12 @@ endforeach()
 set(requires "yaml-0.1 jansson libxxhash zlib libssl libcrypto sqlite3")
 # Not among the required: libmicrohttpd's own list leads to GnuTLS and from there to what has no package for linking.
 set(private_libraries "-lpthread -lm -lmicrohttpd")
+foreach(library JPEG PNG WEBP)
+  if(${library}_FOUND)
+    list(JOIN ${library}_LDFLAGS " " flags)
+    string(APPEND private_libraries " ${flags}")
+  endif()
+endforeach()
 if(TRI_ONEDNN)
   string(APPEND private_libraries " -ldnnl")
 endif()

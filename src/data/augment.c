@@ -1,21 +1,157 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * augment.c: padding, random crop and mirroring in one copy: the same as cutting a window out of the padded image.
+ * augment.c: draws windows, factors of colors and rectangles; padding, random crop and mirroring are one copy: the same
+ * as cutting a window out of the padded image.
  */
 #include "data/augment.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "base/rng.h"
+#include "data/images/image.h"
+
+#define TRIES 10
+
+/* Numbers of the stream of a sample: what each is for is part of the format (docs/formats/data.md). */
+enum { DRAW_DOWN, DRAW_RIGHT, DRAW_MIRROR, DRAW_BRIGHTNESS, DRAW_CONTRAST, DRAW_SATURATION, DRAW_ERASE };
+#define DRAW_WINDOW    16 /* 5 for each try */
+#define DRAW_RECTANGLE 80 /* 5 for each try */
+
+static tri_rng rng_of(const tri_augment *augment, int64_t epoch, int64_t index)
+{
+    return (tri_rng){augment->seed, tri_rng_stream("data augment", (uint64_t)epoch, (uint64_t)index)};
+}
+
+/* In [0, 1). */
+static double uniform(tri_rng rng, uint64_t number)
+{
+    return (double)(tri_rng_u64(rng, number) >> 11) * 0x1p-53;
+}
+
+/* A window of `area` pixels within height x width whose ratio of sides is 1 to `most` or the inverse, by three numbers
+ * from `number` on; its place by two more. Only operations that IEEE 754 rounds exactly. */
+static bool window_try(tri_rng rng, uint64_t number, double area, double most, int64_t height, int64_t width,
+                       tri_image_window *out)
+{
+    const double ratio = 1 + (most - 1) * uniform(rng, number);
+    const bool upright = tri_rng_below(rng, number + 1, 2) == 1;
+    const int64_t longer = (int64_t)(sqrt(area * ratio) + 0.5), shorter = (int64_t)(sqrt(area / ratio) + 0.5);
+    out->width = upright ? shorter : longer;
+    out->height = upright ? longer : shorter;
+    if (out->width < 1 || out->height < 1 || out->width > width || out->height > height)
+        return false;
+    out->left = (int64_t)tri_rng_below(rng, number + 2, (uint64_t)(width - out->width) + 1);
+    out->top = (int64_t)tri_rng_below(rng, number + 3, (uint64_t)(height - out->height) + 1);
+    return true;
+}
+
+/* The largest in the middle whose sides are at most 4/3 of each other. */
+static void window_middle(int64_t height, int64_t width, tri_image_window *out)
+{
+    out->width = width > height * 4 / 3 ? height * 4 / 3 : width;
+    out->height = height > width * 4 / 3 ? width * 4 / 3 : height;
+    out->width = out->width < 1 ? 1 : out->width;
+    out->height = out->height < 1 ? 1 : out->height;
+    out->left = (width - out->width) / 2;
+    out->top = (height - out->height) / 2;
+}
+
+void tri_augment_window(const tri_augment *augment, int64_t epoch, int64_t index, int64_t height, int64_t width,
+                        tri_image_window *out)
+{
+    const tri_rng rng = rng_of(augment, epoch, index);
+    for (uint64_t number = DRAW_WINDOW; number < DRAW_WINDOW + 5 * TRIES; number += 5) {
+        const double fraction = augment->least_area + (1 - augment->least_area) * uniform(rng, number);
+        if (window_try(rng, number + 1, fraction * (double)(height * width), 4.0 / 3, height, width, out))
+            return;
+    }
+    window_middle(height, width, out);
+}
+
+/* --- colors --- */
+
+/* 1 - range to 1 + range. */
+static float factor_of(tri_rng rng, uint64_t number, double range)
+{
+    return (float)(1 + range * (2 * uniform(rng, number) - 1));
+}
+
+/* base + factor (pixel - base), as a byte. */
+static uint8_t blend(float base, float factor, uint8_t pixel)
+{
+    const float value = base + factor * ((float)pixel - base);
+    return (uint8_t)(value <= 0 ? 0 : value >= 255 ? 255 : value + 0.5f);
+}
+
+static uint8_t gray_of(const uint8_t *pixel, int64_t channels)
+{
+    return channels == 3 ? (uint8_t)((19595u * pixel[0] + 38470u * pixel[1] + 7471u * pixel[2] + 0x8000u) >> 16)
+                         : pixel[0];
+}
+
+static float mean_gray(const uint8_t *pixels, int64_t count, int64_t channels)
+{
+    uint64_t sum = 0;
+    for (int64_t i = 0; i < count; i++)
+        sum += gray_of(pixels + i * channels, channels);
+    return (float)(int64_t)((double)sum / (double)count + 0.5);
+}
+
+static void blend_all(uint8_t *pixels, int64_t count, float base, float factor)
+{
+    uint8_t table[256];
+    for (int i = 0; i < 256; i++)
+        table[i] = blend(base, factor, (uint8_t)i);
+    for (int64_t i = 0; i < count; i++)
+        pixels[i] = table[pixels[i]];
+}
+
+void tri_augment_colors(const tri_augment *augment, int64_t epoch, int64_t index, uint8_t *pixels)
+{
+    const int64_t channels = augment->channels, count = augment->height * augment->width;
+    const tri_rng rng = rng_of(augment, epoch, index);
+    if (augment->brightness > 0)
+        blend_all(pixels, count * channels, 0, factor_of(rng, DRAW_BRIGHTNESS, augment->brightness));
+    if (augment->contrast > 0)
+        blend_all(pixels, count * channels, mean_gray(pixels, count, channels),
+                  factor_of(rng, DRAW_CONTRAST, augment->contrast));
+    if (augment->saturation == 0 || channels != 3)
+        return;
+    const float factor = factor_of(rng, DRAW_SATURATION, augment->saturation);
+    for (uint8_t *pixel = pixels; pixel < pixels + count * channels; pixel += 3) {
+        const float gray = (float)gray_of(pixel, channels);
+        for (int c = 0; c < 3; c++)
+            pixel[c] = blend(gray, factor, pixel[c]);
+    }
+}
+
+void tri_augment_erase(const tri_augment *augment, int64_t epoch, int64_t index, float *image)
+{
+    const int64_t height = augment->height, width = augment->width, channels = augment->channels;
+    const tri_rng rng = rng_of(augment, epoch, index);
+    tri_image_window hole;
+    bool found = false;
+    if (!(uniform(rng, DRAW_ERASE) < augment->erase))
+        return;
+    for (uint64_t number = DRAW_RECTANGLE; !found && number < DRAW_RECTANGLE + 5 * TRIES; number += 5) {
+        const double fraction = 0.02 + 0.31 * uniform(rng, number);
+        found = window_try(rng, number + 1, fraction * (double)(height * width), 3.3, height, width, &hole);
+    }
+    for (int64_t y = hole.top; found && y < hole.top + hole.height; y++)
+        memset(image + (y * width + hole.left) * channels, 0, (size_t)(hole.width * channels) * sizeof(float));
+}
+
+/* --- moves --- */
 
 tri_augment_move tri_augment_draw(const tri_augment *augment, int64_t epoch, int64_t index)
 {
-    tri_rng rng = {augment->seed, tri_rng_stream("data augment", (uint64_t)epoch, (uint64_t)index)};
+    const tri_rng rng = rng_of(augment, epoch, index);
     uint64_t places = 2 * (uint64_t)augment->crop + 1;
     return (tri_augment_move){
-        .down = (int64_t)tri_rng_below(rng, 0, places) - augment->crop,
-        .right = (int64_t)tri_rng_below(rng, 1, places) - augment->crop,
-        .mirror = augment->flip && tri_rng_below(rng, 2, 2) == 1,
+        .down = (int64_t)tri_rng_below(rng, DRAW_DOWN, places) - augment->crop,
+        .right = (int64_t)tri_rng_below(rng, DRAW_RIGHT, places) - augment->crop,
+        .mirror = augment->flip && tri_rng_below(rng, DRAW_MIRROR, 2) == 1,
     };
 }
 

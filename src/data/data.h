@@ -12,6 +12,7 @@
 
 #include <trireme/tensor.h>
 
+#include "base/arena.h"
 #include "base/options.h"
 #include "base/runtime.h"
 
@@ -19,16 +20,36 @@
     X(NAME, name, "", 0, 0, NULL, "a known data set: fashion-mnist (Debian's dataset-fashion-mnist), synthetic")       \
     X(PATH, path, "", 0, 0, NULL,                                                                                      \
       "file or folder with the data; for idx: the folder or the common start of the four names")                       \
-    X(NAME, format, "auto", 0, 0, "auto|idx|cifar|npy|csv|tokens|synthetic", "how the file is written")                \
-    X(REAL, test_part, "0.1", 0, 0.9, NULL, "npy, csv, tokens: part kept for the test (the last)")                     \
+    X(NAME, format, "auto", 0, 0, "auto|idx|cifar|npy|csv|tokens|images|synthetic", "how the data are stored")         \
+    X(REAL, test_part, "0.1", 0, 0.9, NULL,                                                                            \
+      "npy, csv, tokens: part kept for the test (the last); "                                                          \
+      "images: fraction of each class kept for the test, where there is no folder of test images")                     \
     X(INT, limit, "0", 0, 1e15, NULL, "use only the first samples, 0 = all")                                           \
     X(INT, test_limit, "0", 0, 1e15, NULL, "use only the first test samples, 0 = all")                                 \
     X(BOOL, shuffle, "true", 0, 0, NULL, "a new order each epoch")                                                     \
-    X(NAME, normalize, "auto", 0, 0, "auto|none|unit|standard",                                                        \
-      "unit: bytes to [0, 1]; standard: by mean and deviation; auto: standard with the data set's known figures, "     \
-      "else unit for bytes and none for floats")                                                                       \
+    X(NAME, normalize, "auto", 0, 0, "auto|none|unit|standard|imagenet",                                               \
+      "unit: bytes to [0, 1]; standard: by mean and deviation of the channels, known or measured; imagenet: by those " \
+      "of ImageNet; auto: imagenet for RGB image files, standard where the data set's are known, else unit for bytes " \
+      "and none for floats")                                                                                           \
     X(INT, crop, "0", 0, 64, NULL, "augmentation: pad images by this much and crop at random")                         \
     X(BOOL, flip, "false", 0, 0, NULL, "augmentation: mirror images left to right at random")                          \
+    X(REAL, random_crop, "0", 0, 1, NULL,                                                                              \
+      "augmentation: random resized crop: smallest fraction of the image's area, 0.08 as in torchvision; 0: off")      \
+    X(REAL, brightness, "0", 0, 1, NULL, "augmentation: color jitter: brightness times 1 - x to 1 + x")                \
+    X(REAL, contrast, "0", 0, 1, NULL, "augmentation: color jitter: contrast times 1 - x to 1 + x")                    \
+    X(REAL, saturation, "0", 0, 1, NULL, "augmentation: color jitter: saturation times 1 - x to 1 + x")                \
+    X(REAL, erase, "0", 0, 1, NULL, "augmentation: probability that a random rectangle is set to 0")                   \
+    X(NAME, image_size, "", 0, 0, NULL,                                                                                \
+      "images: pixels of a sample: 224, or height x width such as 160x224; none: as the files are, all of one size")   \
+    X(NAME, image_resize, "crop", 0, 0, "crop|exact",                                                                  \
+      "images: crop: scale the shorter side and cut out the middle; exact: scale each side by its own factor")         \
+    X(NAME, image_filter, "bilinear", 0, 0, "bilinear|area", "images: filter of the resize")                           \
+    X(NAME, image_color, "rgb", 0, 0, "rgb|gray", "images: channels of a sample")                                      \
+    X(NAME, broken, "refuse", 0, 0, "refuse|skip",                                                                     \
+      "images: a file that cannot be decoded ends the run, or is left out with a warning")                             \
+    X(INT, cache_mib, "1024", 0, 1e9, NULL,                                                                            \
+      "images: keep decoded samples in memory where all take at most so many MiB; 0: decode each time")                \
+    X(INT, threads, "0", 0, 256, NULL, "images: threads that decode ahead, 0 = as many as there are free cores")       \
     X(INT, target_column, "-1", -1, 1e6, NULL, "csv: column of the target, -1 = the last")                             \
     X(INT, classes, "0", -1, 1e9, NULL,                                                                                \
       "number of classes, 0 = found in the data; -1 is not a class: targets are real")                                 \
@@ -69,6 +90,7 @@ typedef struct tri_dataset_info {
     tri_dtype target_dtype;        /* i32 (classes) or f32 */
     tri_shape target;              /* scalar for classes */
     int64_t classes;               /* 0: real targets */
+    const char *decoders;          /* libraries and versions that the samples' bits depend on; NULL: none */
     float mean[16], deviation[16]; /* per channel of the data in [0, 1] (bytes) or as stored, where known; deviation[0]
                                       0: unknown */
 } tri_dataset_info;
@@ -78,6 +100,8 @@ typedef struct tri_class_names {
     const char *const *texts;
     int64_t count;
 } tri_class_names;
+
+struct tri_augment;
 
 /* One row per format. */
 typedef struct tri_dataset_ops {
@@ -92,6 +116,13 @@ typedef struct tri_dataset_ops {
     /* Copies the samples indices[0 .. count) (ascending) to samples and targets, one after the other; reads the file
      * from front to back once. targets are i32 or f32. */
     tri_status (*read)(tri_dataset *dataset, const int64_t *indices, int64_t count, void *samples, void *targets);
+    /* Or in place of `read`, for samples that are decoded when they are needed: one sample as stored, and its target
+     * (either may be NULL), a pure function of (seed of augment, epoch, index) that threads call at once. augment NULL:
+     * no augmentation; of it only what the stored pixels must be there for is done. NULL: `read` or `draw` is there. */
+    tri_status (*fetch)(tri_dataset *dataset, const struct tri_augment *augment, int64_t epoch, int64_t index,
+                        void *sample, void *target);
+    /* Hashes of the content, where reading samples would take too long. NULL: of what `read` gives. */
+    tri_status (*identify)(tri_dataset *dataset, uint64_t hashes[2]);
     /* See tri_dataset_rename(). NULL: classes of this format are numbers. */
     tri_status (*rename)(tri_dataset *dataset, const tri_class_names *names);
     void (*close)(tri_dataset *dataset);
@@ -108,6 +139,9 @@ struct tri_dataset {
     unsigned char *kept, *kept_targets; /* all that ops has, one after the other; NULL: it is read each time */
 };
 
+/* A copy of the texts in the arena. */
+tri_status tri_class_names_copy(tri_arena *arena, const tri_class_names *from, tri_class_names *out);
+
 /* Opens the training or the test set; checks headers, lengths, targets' range (while reading). */
 tri_status tri_dataset_open(const tri_data_config *config, bool test, tri_dataset **out);
 /* The samples indices[0 .. count), ascending; see tri_dataset_ops.read. TRI_EINVAL when one is out of range. */
@@ -116,6 +150,9 @@ tri_status tri_dataset_read(tri_dataset *dataset, const int64_t *indices, int64_
  * missing here. For a set that was just opened. TRI_EFORMAT: a target is none of them; TRI_ECONFIG: targets here are
  * numbers. */
 tri_status tri_dataset_rename(tri_dataset *dataset, const tri_class_names *names);
+/* Measures mean and deviation of the channels, where data.normalize needs them and nobody knows them: of at most 1,024
+ * samples at equal distances. The same for everybody who has the same data. */
+tri_status tri_dataset_measure(tri_dataset *dataset, const tri_data_config *config);
 /* Leaves at most `count` samples of the set, at equal distances; for an open set that was not thinned before. */
 void tri_dataset_thin(tri_dataset *dataset, int64_t count);
 /* Where sample i of the set lies among those of ops. */
@@ -187,7 +224,7 @@ typedef struct tri_loader_batch {
 typedef struct tri_loader_crew {
     void (*run)(int threads, int64_t tile_count, void (*body)(void *arg, int64_t tile), void *arg);
     int threads;
-    bool core_free; /* there is a core for one thread more */
+    int free_cores; /* for further threads of this worker */
 } tri_loader_crew;
 
 typedef struct tri_loader_setup {

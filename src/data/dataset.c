@@ -13,8 +13,9 @@ static const tri_option rows[] = {TRI_DATA_OPTIONS(TRI_OPTION_ROW)};
 const tri_option_table tri_data_options = TRI_OPTION_TABLE("data", tri_data_config, rows, "what is learned from");
 
 /* Auto detection asks in this order. */
-static const tri_dataset_ops *const formats[] = {&tri_dataset_tokens, &tri_dataset_idx, &tri_dataset_cifar,
-                                                 &tri_dataset_npy,    &tri_dataset_csv, &tri_dataset_synthetic};
+static const tri_dataset_ops *const formats[] = {&tri_dataset_tokens,   &tri_dataset_idx, &tri_dataset_cifar,
+                                                 &tri_dataset_npy,      &tri_dataset_csv, &tri_dataset_images,
+                                                 &tri_dataset_synthetic};
 
 typedef struct known_dataset {
     const char *name;
@@ -70,12 +71,14 @@ static tri_status find_format(const tri_data_config *config, const tri_dataset_o
             return TRI_OK;
         }
     if (!detect)
-        return tri_fail(TRI_ECONFIG, "data.format: want auto, idx, cifar, npy, csv, tokens or synthetic, got '%s'",
+        return tri_fail(TRI_ECONFIG,
+                        "data.format: want auto, idx, cifar, npy, csv, tokens, images or synthetic, got '%s'",
                         config->format);
     return tri_fail(
         tri_fs_exists(config->path) ? TRI_EFORMAT : TRI_ENOTFOUND,
         "no data set at %s: looked for train-images-idx3-ubyte[.gz], data_batch_1.bin, train.bin, x_train.npy, "
-        "x.npy, train.csv, or a .csv file, train-00000.tokens, a .txt or .bin file; data.format says which it is",
+        "x.npy, train.csv, or a .csv file, train-00000.tokens, a .txt or .bin file, sub-folders of images; data.format "
+        "says which it is",
         config->path);
 }
 
@@ -87,6 +90,24 @@ static tri_status check_info(const tri_dataset_info *info, const tri_data_config
     if (info->sample.ndim > TRI_SAMPLE_MAX_DIMS || info->target.ndim > TRI_SAMPLE_MAX_DIMS)
         return tri_fail(TRI_EUNSUPPORTED, "%s: want samples and targets of at most %d dimensions", config->path,
                         TRI_SAMPLE_MAX_DIMS);
+    return TRI_OK;
+}
+
+/* Image files are mostly normalized like this. */
+static const float imagenet_mean[] = {0.485f, 0.456f, 0.406f}, imagenet_deviation[] = {0.229f, 0.224f, 0.225f};
+
+static tri_status imagenet_fill(const tri_dataset_ops *ops, tri_dataset_info *info, const tri_data_config *config)
+{
+    const bool rgb = info->dtype == TRI_U8 && info->sample.ndim == 3 && info->sample.dim[2] == 3;
+    const bool asked = strcmp(config->normalize, "imagenet") == 0;
+    char text[96];
+    if (asked && !rgb)
+        return tri_fail(TRI_ECONFIG, "data.normalize: imagenet is for bytes [height, width, 3], the samples are %s %s",
+                        tri_dtype_name(info->dtype), tri_shape_print(info->sample, text));
+    if (!asked && !(rgb && ops == &tri_dataset_images && strcmp(config->normalize, "auto") == 0))
+        return TRI_OK;
+    memcpy(info->mean, imagenet_mean, sizeof(imagenet_mean));
+    memcpy(info->deviation, imagenet_deviation, sizeof(imagenet_deviation));
     return TRI_OK;
 }
 
@@ -114,6 +135,8 @@ tri_status tri_dataset_open(const tri_data_config *given, bool test, tri_dataset
         info->deviation[0] = known->deviation;
     }
     tri_status status = check_info(info, &config, test);
+    if (status == TRI_OK)
+        status = imagenet_fill(ops, info, &config);
     if (status != TRI_OK) {
         tri_dataset_close(dataset);
         return status;
@@ -153,7 +176,7 @@ void tri_dataset_keep(tri_dataset *dataset, size_t limit_nbytes)
 {
     const int64_t count = dataset->info.count;
     const size_t each = sample_nbytes(&dataset->info), target = target_nbytes(&dataset->info);
-    if (dataset->ops->draw != NULL || dataset->kept != NULL || dataset->stride > 1 ||
+    if (dataset->ops->draw != NULL || dataset->ops->fetch != NULL || dataset->kept != NULL || dataset->stride > 1 ||
         (size_t)count > limit_nbytes / (each + target + 1))
         return;
     int64_t *places = tri_alloc((size_t)count * sizeof(*places));
@@ -167,6 +190,16 @@ void tri_dataset_keep(tri_dataset *dataset, size_t limit_nbytes)
     tri_free(places);
 }
 
+static tri_status fetch_at(tri_dataset *dataset, const int64_t *places, int64_t count, unsigned char *samples,
+                           unsigned char *targets)
+{
+    const size_t each = sample_nbytes(&dataset->info), target = target_nbytes(&dataset->info);
+    for (int64_t i = 0; i < count; i++)
+        TRI_TRY(
+            dataset->ops->fetch(dataset, NULL, 0, places[i], samples + (size_t)i * each, targets + (size_t)i * target));
+    return TRI_OK;
+}
+
 /* The samples at these places of what the format has. */
 static tri_status read_at(tri_dataset *dataset, const int64_t *places, int64_t count, void *samples, void *targets)
 {
@@ -174,6 +207,8 @@ static tri_status read_at(tri_dataset *dataset, const int64_t *places, int64_t c
         kept_copy(dataset, places, count, samples, targets);
         return TRI_OK;
     }
+    if (dataset->ops->fetch != NULL)
+        return fetch_at(dataset, places, count, samples, targets);
     if (dataset->ops->draw == NULL)
         return dataset->ops->read(dataset, places, count, samples, targets);
     const int64_t each = tri_shape_count(dataset->info.sample);
@@ -211,6 +246,19 @@ tri_status tri_dataset_rename(tri_dataset *dataset, const tri_class_names *names
                         "class a number is nobody knows",
                         names->texts[0]);
     return dataset->ops->rename(dataset, names);
+}
+
+tri_status tri_class_names_copy(tri_arena *arena, const tri_class_names *from, tri_class_names *out)
+{
+    const char **texts = from->texts ? tri_arena_alloc(arena, (size_t)from->count, sizeof(*texts)) : NULL;
+    *out = (tri_class_names){0};
+    if (!from->texts)
+        return TRI_OK;
+    for (int64_t i = 0; texts && i < from->count; i++)
+        if (!(texts[i] = tri_arena_strdup(arena, from->texts[i])))
+            return TRI_ENOMEM;
+    *out = (tri_class_names){texts, from->count};
+    return texts ? TRI_OK : TRI_ENOMEM;
 }
 
 void tri_dataset_thin(tri_dataset *dataset, int64_t count)

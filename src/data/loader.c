@@ -3,7 +3,8 @@
  * loader.c: one worker's samples in memory, and its shards of the coming batches prepared from them.
  *
  * All reading and checking is done in open (held.c), so that preparing computes only and cannot fail. (Tokens that stay
- * in their files are the exception: they are checked as they are drawn.) Where a core is free for it, a thread fills a
+ * in their files, and images that are decoded when they are needed, are the exception: what is wrong with them is
+ * reported with their batch.) Where a core is free for it, a thread fills a
  * ring of prefetch + 1 slots: one is the caller's, the others wait for it. Where none is, such a thread would only stop
  * the others in the middle of a product: there the crew prepares each batch when it is asked for. A batch is a pure
  * function of its step: nothing depends on who asks or where it began. Nothing is allocated after open.
@@ -16,7 +17,9 @@
 #include "data/augment.h"
 #include "data/data.h"
 #include "data/held.h"
+#include "data/images/image.h"
 #include "data/normalize.h"
+#include "data/workers.h"
 
 #define LINE_NBYTES  64 /* of the cache */
 #define AHEAD_NBYTES 4096
@@ -36,11 +39,13 @@ typedef struct loader_slot {
 
 struct tri_loader {
     tri_loader_setup setup;
-    tri_dataset *drawn; /* held; NULL: the samples are read at the begin */
+    tri_dataset *drawn; /* held; NULL: the samples are read at the start */
     tri_normalizer normalizer;
     tri_augment augment;
-    float *black;                                      /* [channels] */
-    float *unmoved;                                    /* one sample for each tile; NULL: no augmentation */
+    float *black;          /* [channels] */
+    float *unmoved;        /* one sample for each tile; NULL: pixels do not move */
+    unsigned char *stored; /* one sample for each tile; NULL: none is changed or fetched */
+    bool augments;
     size_t sample_nbytes, input_nbytes, target_nbytes; /* of one sample */
     tri_held own;                                      /* of this loader alone */
     tri_held *held;                                    /* samples of its parts: `own`, or what outlives it */
@@ -48,10 +53,11 @@ struct tri_loader {
     loader_slot *slots;
     int64_t slot_count;
     tri_thread *thread;
-    tri_mutex fault;     /* guards status and text of a slot that is prepared */
-    tri_mutex mutex;     /* guards the three below */
-    tri_cond moved;      /* one of them changed */
-    int64_t made, taken; /* batches */
+    tri_workers *workers; /* help the thread with samples that are fetched; NULL: they need no help */
+    tri_mutex fault;      /* guards status and text of a slot that is prepared */
+    tri_mutex mutex;      /* guards the three below */
+    tri_cond moved;       /* one of them changed */
+    int64_t made, taken;  /* batches */
     bool stop;
 };
 
@@ -60,10 +66,15 @@ static void *alloc_array(int64_t count, size_t each)
     return tri_alloc_zero((size_t)count, each);
 }
 
-/* Samples are drawn where they lie: none is held. */
+/* Samples are drawn or fetched where they lie: none is held. */
 static bool draws(const tri_loader *loader)
 {
     return loader->drawn != NULL;
+}
+
+static bool fetches(const tri_loader *loader)
+{
+    return loader->drawn != NULL && loader->drawn->ops->fetch != NULL;
 }
 
 /* Whether a thread prepares batches; else the crew does. */
@@ -112,28 +123,70 @@ static tri_status check_setup(const tri_dataset *dataset, const tri_loader_setup
     return TRI_OK;
 }
 
+static bool is_augmented(const tri_data_config *config)
+{
+    return config->crop > 0 || config->flip || config->random_crop > 0 || config->brightness > 0 ||
+           config->contrast > 0 || config->saturation > 0 || config->erase > 0;
+}
+
+/* Augmentation that changes bytes, before they are normalized. */
+static bool changes_bytes(const tri_augment *augment)
+{
+    return augment->least_area > 0 || augment->brightness > 0 || augment->contrast > 0 || augment->saturation > 0;
+}
+
+static tri_status check_augment(const tri_loader *loader, const tri_dataset_info *info)
+{
+    char text[96];
+    const bool images = info->sample.ndim == 3 && loader->normalizer.to == TRI_F32;
+    if (!images)
+        return tri_fail(
+            TRI_ECONFIG,
+            "data.crop, data.flip and other augmentation are for images [height, width, channels], the samples are "
+            "%s %s",
+            tri_dtype_name(info->dtype), tri_shape_print(info->sample, text));
+    if (changes_bytes(&loader->augment) &&
+        (info->dtype != TRI_U8 || (info->sample.dim[2] != 1 && info->sample.dim[2] != 3)))
+        return tri_fail(TRI_ECONFIG,
+                        "data.random_crop, brightness, contrast and saturation are for bytes with 1 or 3 channels, the "
+                        "samples are %s %s",
+                        tri_dtype_name(info->dtype), tri_shape_print(info->sample, text));
+    return TRI_OK;
+}
+
 static tri_status plan_augment(tri_loader *loader, const tri_dataset_info *info, const tri_data_config *config)
 {
-    if (!loader->setup.training || (config->crop == 0 && !config->flip))
+    loader->augments = loader->setup.training && is_augmented(config);
+    if (!loader->augments)
         return TRI_OK;
-    if (info->sample.ndim != 3 || loader->normalizer.to != TRI_F32) {
-        char text[96];
-        return tri_fail(TRI_ECONFIG,
-                        "data.crop and data.flip are for images [height, width, channels], the samples are %s %s",
-                        tri_dtype_name(info->dtype), tri_shape_print(info->sample, text));
-    }
     loader->augment = (tri_augment){.seed = loader->setup.sampler.seed,
                                     .crop = config->crop,
                                     .flip = config->flip,
-                                    .height = info->sample.dim[0],
-                                    .width = info->sample.dim[1],
-                                    .channels = info->sample.dim[2]};
+                                    .least_area = config->random_crop,
+                                    .brightness = config->brightness,
+                                    .contrast = config->contrast,
+                                    .saturation = config->saturation,
+                                    .erase = config->erase};
+    TRI_TRY(check_augment(loader, info));
+    loader->augment.height = info->sample.dim[0];
+    loader->augment.width = info->sample.dim[1];
+    loader->augment.channels = info->sample.dim[2];
+    if (config->crop == 0 && !config->flip)
+        return TRI_OK;
     loader->black = alloc_array(info->sample.dim[2], sizeof(float));
     loader->unmoved = alloc_array(tile_count(loader) * loader->normalizer.count, sizeof(float));
     if (loader->black == NULL || loader->unmoved == NULL)
         return TRI_ENOMEM;
     tri_normalizer_black(&loader->normalizer, info->sample.dim[2], loader->black);
     return TRI_OK;
+}
+
+static tri_status plan_stored(tri_loader *loader)
+{
+    if (loader->setup.skips_input || (!fetches(loader) && !(loader->augments && changes_bytes(&loader->augment))))
+        return TRI_OK;
+    loader->stored = alloc_array(tile_count(loader), loader->sample_nbytes);
+    return loader->stored != NULL ? TRI_OK : TRI_ENOMEM;
 }
 
 /* Of each part, where its samples begin among those of this worker. */
@@ -152,12 +205,12 @@ static tri_status plan_parts(tri_loader *loader)
 /* Tokens that are drawn are drawn together. */
 static bool keeps_input(const tri_loader *loader)
 {
-    return !loader->setup.skips_input || (draws(loader) && !skips_all(loader));
+    return !loader->setup.skips_input || (draws(loader) && !fetches(loader) && !skips_all(loader));
 }
 
 static bool keeps_target(const tri_loader *loader)
 {
-    return !loader->setup.skips_target || (draws(loader) && !skips_all(loader));
+    return !loader->setup.skips_target || (draws(loader) && !fetches(loader) && !skips_all(loader));
 }
 
 static tri_status make_slots(tri_loader *loader, const tri_data_config *config)
@@ -169,7 +222,8 @@ static tri_status make_slots(tri_loader *loader, const tri_data_config *config)
         __builtin_mul_overflow((size_t)rows, loader->input_nbytes, &input) || setup->shard_count > INT32_MAX)
         return tri_fail(TRI_ENOMEM, "loader: a batch of %" PRId64 " shards of %" PRId64 " rows is more than fits",
                         setup->shard_count, setup->rows_max);
-    int64_t ahead = config->prefetch >= 0 ? config->prefetch : setup->crew.core_free ? 2 : 0;
+    const bool threads = fetches(loader) && config->threads > 0;
+    int64_t ahead = config->prefetch >= 0 ? config->prefetch : setup->crew.free_cores > 0 || threads ? 2 : 0;
     loader->slot_count = ahead + 1;
     loader->slots = alloc_array(loader->slot_count, sizeof(*loader->slots));
     if (loader->slots == NULL)
@@ -218,41 +272,88 @@ static void ask_for(const tri_loader *loader, int64_t place)
         __builtin_prefetch(stored + at);
 }
 
-static void prepare_row(const tri_loader *loader, int64_t epoch, int64_t place, float *unmoved, unsigned char *input,
-                        unsigned char *target)
+/* What is wrong with a sample is reported when its batch is asked for. */
+static void fault_note(tri_loader *loader, loader_slot *slot, tri_status status)
 {
-    if (target != NULL)
-        memcpy(target, loader->held->targets + (size_t)place * loader->target_nbytes, loader->target_nbytes);
-    if (input == NULL)
-        return;
-    const unsigned char *stored = loader->held->samples + (size_t)place * loader->sample_nbytes;
-    if (unmoved == NULL) {
-        tri_normalizer_apply(&loader->normalizer, stored, input);
-        return;
-    }
-    tri_normalizer_apply(&loader->normalizer, stored, unmoved);
-    tri_augment_move move = tri_augment_draw(&loader->augment, epoch, loader->held->indices[place]);
-    tri_augment_apply(&loader->augment, move, unmoved, loader->black, (float *)(void *)input);
-}
-
-/* The k-th sample that shard s takes in the epoch; what is wrong with it is said when its batch is asked for. Returns
- * which it is. */
-static int64_t draw_row(tri_loader *loader, loader_slot *slot, int64_t s, int64_t k, unsigned char *input,
-                        unsigned char *target)
-{
-    const tri_sampler *sampler = &loader->setup.sampler;
-    const int64_t shard = loader->setup.first_shard + s, epoch = slot->batch.epoch;
-    const int64_t index = tri_sampler_part_index(sampler, shard, tri_sampler_order(sampler, epoch, shard, k));
-    tri_status status =
-        loader->drawn->ops->draw(loader->drawn, sampler->seed, epoch, tri_dataset_place(loader->drawn, index),
-                                 (int32_t *)(void *)input, (int32_t *)(void *)target);
-    if (status == TRI_OK)
-        return index;
     tri_mutex_lock(&loader->fault);
     if (slot->status == TRI_OK)
         snprintf(slot->text, sizeof(slot->text), "%s", tri_last_error());
     slot->status = status;
     tri_mutex_unlock(&loader->fault);
+}
+
+/* Of a tile. */
+typedef struct tile_room {
+    float *unmoved;
+    unsigned char *stored;
+} tile_room;
+
+/* A sample as stored becomes what the model gets. `stored` may be that of the room, where its window is cut out. */
+static tri_status row_finish(const tri_loader *loader, int64_t epoch, int64_t index, const unsigned char *stored,
+                             const tile_room *room, unsigned char *input)
+{
+    const tri_augment *augment = &loader->augment;
+    float *out = (float *)(void *)input;
+    if (!loader->augments) {
+        tri_normalizer_apply(&loader->normalizer, stored, input);
+        return TRI_OK;
+    }
+    if (augment->least_area > 0 && stored != room->stored) {
+        const tri_image image = {augment->height, augment->width, (int)augment->channels, (uint8_t *)(uintptr_t)stored};
+        const tri_image_fit fit = {.height = augment->height, .width = augment->width, .channels = image.channels};
+        tri_image_window window;
+        tri_augment_window(augment, epoch, index, image.height, image.width, &window);
+        TRI_TRY(tri_image_fit_apply(&fit, &image, &window, room->stored));
+        stored = room->stored;
+    } else if (changes_bytes(augment) && stored != room->stored) {
+        stored = memcpy(room->stored, stored, loader->sample_nbytes);
+    }
+    if (changes_bytes(augment))
+        tri_augment_colors(augment, epoch, index, room->stored);
+    tri_normalizer_apply(&loader->normalizer, stored, room->unmoved != NULL ? room->unmoved : out);
+    if (room->unmoved != NULL)
+        tri_augment_apply(augment, tri_augment_draw(augment, epoch, index), room->unmoved, loader->black, out);
+    if (augment->erase > 0)
+        tri_augment_erase(augment, epoch, index, out);
+    return TRI_OK;
+}
+
+static void prepare_row(tri_loader *loader, loader_slot *slot, int64_t place, const tile_room *room,
+                        unsigned char *input, unsigned char *target)
+{
+    const tri_held *held = loader->held;
+    if (target != NULL)
+        memcpy(target, held->targets + (size_t)place * loader->target_nbytes, loader->target_nbytes);
+    if (input == NULL)
+        return;
+    tri_status status = row_finish(loader, slot->batch.epoch, held->indices[place],
+                                   held->samples + (size_t)place * loader->sample_nbytes, room, input);
+    if (status != TRI_OK)
+        fault_note(loader, slot, status);
+}
+
+static tri_status row_fetch(tri_loader *loader, int64_t epoch, int64_t index, const tile_room *room,
+                            unsigned char *input, unsigned char *target)
+{
+    TRI_TRY(loader->drawn->ops->fetch(loader->drawn, loader->augments ? &loader->augment : NULL, epoch,
+                                      tri_dataset_place(loader->drawn, index), input != NULL ? room->stored : NULL,
+                                      target));
+    return input != NULL ? row_finish(loader, epoch, index, room->stored, room, input) : TRI_OK;
+}
+
+/* The k-th sample that shard s takes in the epoch. Returns which it is. */
+static int64_t draw_row(tri_loader *loader, loader_slot *slot, int64_t s, int64_t k, const tile_room *room,
+                        unsigned char *input, unsigned char *target)
+{
+    const tri_sampler *sampler = &loader->setup.sampler;
+    const int64_t shard = loader->setup.first_shard + s, epoch = slot->batch.epoch;
+    const int64_t index = tri_sampler_part_index(sampler, shard, tri_sampler_order(sampler, epoch, shard, k));
+    tri_status status = fetches(loader) ? row_fetch(loader, epoch, index, room, input, target)
+                                        : loader->drawn->ops->draw(loader->drawn, sampler->seed, epoch,
+                                                                   tri_dataset_place(loader->drawn, index),
+                                                                   (int32_t *)(void *)input, (int32_t *)(void *)target);
+    if (status != TRI_OK)
+        fault_note(loader, slot, status);
     return index;
 }
 
@@ -283,22 +384,23 @@ static void prepare_tile(void *arg, int64_t number)
     const tri_loader_setup *setup = &loader->setup;
     int64_t s = tile / shard_tiles(loader), first = tile % shard_tiles(loader) * TILE_ROWS, rows = v->slot->rows[s];
     int64_t last = first + TILE_ROWS < setup->rows_max ? first + TILE_ROWS : setup->rows_max;
-    int64_t epoch = v->slot->batch.epoch;
     int64_t k = v->in_epoch * tri_sampler_rows(&setup->sampler, setup->first_shard + s);
-    float *unmoved = loader->unmoved != NULL ? loader->unmoved + tile * loader->normalizer.count : NULL;
+    const tile_room room = {
+        .unmoved = loader->unmoved != NULL ? loader->unmoved + tile * loader->normalizer.count : NULL,
+        .stored = loader->stored != NULL ? loader->stored + (size_t)tile * loader->sample_nbytes : NULL};
     int64_t place = s * setup->rows_max;
     int64_t valid = rows < first ? first : rows < last ? rows : last, places[TILE_ROWS + AHEAD_ROWS] = {0};
     uint64_t marks = 0;
     for (int64_t i = first; draws(loader) && i < valid; i++)
-        marks = tri_sampler_marks_add(
-            marks,
-            tri_sampler_mark(draw_row(loader, v->slot, s, k + i, input_at(v, place + i), target_at(v, place + i))));
+        marks =
+            tri_sampler_marks_add(marks, tri_sampler_mark(draw_row(loader, v->slot, s, k + i, &room,
+                                                                   input_at(v, place + i), target_at(v, place + i))));
     if (!draws(loader) && valid > first) /* not behind a short batch */
-        find_places(loader, epoch, s, k + first, valid - first, places);
+        find_places(loader, v->slot->batch.epoch, s, k + first, valid - first, places);
     for (int64_t i = first; !draws(loader) && i < valid; i++) {
         if (keeps_input(loader))
             ask_for(loader, places[i - first + AHEAD_ROWS]);
-        prepare_row(loader, epoch, places[i - first], unmoved, input_at(v, place + i), target_at(v, place + i));
+        prepare_row(loader, v->slot, places[i - first], &room, input_at(v, place + i), target_at(v, place + i));
         marks = tri_sampler_marks_add(marks, tri_sampler_mark(loader->held->indices[places[i - first]]));
     }
     v->slot->marks[tile] = marks;
@@ -335,6 +437,8 @@ static void prepare_shards(tri_loader *loader, int64_t step, int64_t first_shard
     int64_t tiles = count * shard_tiles(loader);
     if (!runs_ahead(loader) && setup->crew.run != NULL) {
         setup->crew.run(setup->crew.threads, tiles, prepare_tile, &arg);
+    } else if (loader->workers != NULL) {
+        tri_workers_run(loader->workers, tiles, prepare_tile, &arg);
     } else {
         for (int64_t tile = 0; tile < tiles; tile++)
             prepare_tile(&arg, tile);
@@ -368,6 +472,14 @@ static void thread_body(void *arg)
     tri_mutex_unlock(&loader->mutex);
 }
 
+/* Besides the thread that prepares batches. */
+static int helper_count(const tri_loader *loader, const tri_data_config *config)
+{
+    const int64_t tiles = tile_count(loader);
+    const int threads = config->threads > 0 ? (int)config->threads : loader->setup.crew.free_cores;
+    return threads < 2 ? 0 : threads <= tiles ? threads - 1 : (int)tiles - 1;
+}
+
 static tri_status build(tri_loader *loader, tri_dataset *dataset, const tri_data_config *config)
 {
     const tri_dataset_info *info = &dataset->info;
@@ -376,14 +488,17 @@ static tri_status build(tri_loader *loader, tri_dataset *dataset, const tri_data
     loader->input_nbytes = (size_t)loader->normalizer.count * tri_dtype_nbytes(loader->normalizer.to);
     loader->target_nbytes = (size_t)tri_shape_count(info->target) * tri_dtype_nbytes(info->target_dtype);
     TRI_TRY(plan_augment(loader, info, config));
-    if (dataset->ops->draw != NULL) {
+    if (dataset->ops->draw != NULL || dataset->ops->fetch != NULL) {
         tri_dataset_hold(dataset);
         loader->drawn = dataset;
     }
+    TRI_TRY(plan_stored(loader));
     TRI_TRY(plan_parts(loader));
     if (!draws(loader) && !skips_all(loader))
         TRI_TRY(tri_held_change(loader->held, dataset, &loader->normalizer, &loader->setup));
     TRI_TRY(make_slots(loader, config));
+    if (fetches(loader) && runs_ahead(loader))
+        TRI_TRY(tri_workers_open(helper_count(loader, config), &loader->workers));
     return runs_ahead(loader) ? tri_thread_start(&loader->thread, TRI_LOADER_THREAD, thread_body, loader) : TRI_OK;
 }
 
@@ -495,6 +610,7 @@ void tri_loader_close(tri_loader *loader)
     tri_cond_broadcast(&loader->moved);
     tri_mutex_unlock(&loader->mutex);
     tri_thread_join(loader->thread);
+    tri_workers_close(loader->workers);
     for (int64_t i = 0; loader->slots != NULL && i < loader->slot_count; i++) {
         tri_free(loader->slots[i].rows);
         tri_free(loader->slots[i].first_sample);
@@ -508,6 +624,7 @@ void tri_loader_close(tri_loader *loader)
     tri_free(loader->part_first);
     tri_free(loader->black);
     tri_free(loader->unmoved);
+    tri_free(loader->stored);
     tri_cond_fini(&loader->moved);
     tri_mutex_fini(&loader->mutex);
     tri_mutex_fini(&loader->fault);

@@ -5,6 +5,7 @@
 #include "data/normalize.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <string.h>
 
 #include "tensor/reduce.h"
@@ -47,17 +48,71 @@ tri_status tri_normalizer_init(tri_normalizer *normalizer, const tri_dataset_inf
                         tri_dtype_name(info->dtype));
     if (strcmp(how, "standard") == 0 && known == 0)
         return tri_fail(TRI_ECONFIG,
-                        "data.normalize: standard needs the mean and deviation of the data, which are known "
-                        "for fashion-mnist and CIFAR only: want auto, none or unit");
+                        "data.normalize: standard needs the mean and deviation of the data, which are measured for "
+                        "bytes only, and known for fashion-mnist and CIFAR: want auto, none or unit");
     normalizer->from = info->dtype;
     normalizer->to = tokens ? TRI_I32 : TRI_F32;
     normalizer->count = tri_shape_count(info->sample);
-    normalizer->standard = known > 0 && (automatic || strcmp(how, "standard") == 0);
+    normalizer->standard = known > 0 && !none && strcmp(how, "unit") != 0;
     normalizer->channels = normalizer->standard ? known : 1;
     memcpy(normalizer->mean, info->mean, sizeof(info->mean));
     memcpy(normalizer->deviation, info->deviation, sizeof(info->deviation));
     if (bytes)
         fill_table(normalizer, !none);
+    return TRI_OK;
+}
+
+/* --- measuring --- */
+
+#define MEASURED_COUNT INT64_C(1024)
+
+typedef struct channel_sums {
+    uint64_t sum[TRI_NORMALIZE_MAX_CHANNELS], squares[TRI_NORMALIZE_MAX_CHANNELS];
+} channel_sums;
+
+/* Integers: the order of additions does not matter. */
+static void sums_add(channel_sums *sums, const uint8_t *sample, int64_t count, int64_t channels)
+{
+    for (int64_t i = 0; i < count; i++) {
+        sums->sum[i % channels] += sample[i];
+        sums->squares[i % channels] += (uint64_t)sample[i] * sample[i];
+    }
+}
+
+static tri_status sums_read(tri_dataset *dataset, int64_t count, int64_t channels, channel_sums *sums)
+{
+    const tri_dataset_info *info = &dataset->info;
+    const int64_t each = tri_shape_count(info->sample);
+    uint8_t *sample = tri_alloc((size_t)each);
+    void *target = tri_alloc((size_t)tri_shape_count(info->target) * tri_dtype_nbytes(info->target_dtype));
+    tri_status status = sample != NULL && target != NULL ? TRI_OK : TRI_ENOMEM;
+    for (int64_t i = 0; i < count && status == TRI_OK; i++) {
+        const int64_t index = count > 1 ? (int64_t)((__int128)i * (info->count - 1) / (count - 1)) : 0;
+        status = tri_dataset_read(dataset, &index, 1, sample, target);
+        if (status == TRI_OK)
+            sums_add(sums, sample, each, channels);
+    }
+    tri_free(sample);
+    tri_free(target);
+    return status;
+}
+
+tri_status tri_dataset_measure(tri_dataset *dataset, const tri_data_config *config)
+{
+    tri_dataset_info *info = &dataset->info;
+    const int64_t channels = info->sample.ndim == 3 ? info->sample.dim[2] : 1;
+    const int64_t count = info->count < MEASURED_COUNT ? info->count : MEASURED_COUNT;
+    channel_sums sums = {0};
+    if (strcmp(config->normalize, "standard") != 0 || info->dtype != TRI_U8 || known_channels(info) > 0 ||
+        channels > TRI_NORMALIZE_MAX_CHANNELS)
+        return TRI_OK;
+    TRI_TRY_IN(sums_read(dataset, count, channels, &sums), "while measuring mean and deviation");
+    const double all = (double)count * (double)(tri_shape_count(info->sample) / channels);
+    for (int64_t c = 0; c < channels; c++) {
+        const double mean = (double)sums.sum[c] / all, variance = (double)sums.squares[c] / all - mean * mean;
+        info->mean[c] = (float)(mean / 255);
+        info->deviation[c] = variance > 1e-6 ? (float)(sqrt(variance) / 255) : 1; /* all pixels are equal */
+    }
     return TRI_OK;
 }
 

@@ -152,28 +152,34 @@ static tri_status info_read(tri_job *job, const tri_job_setup *setup, const char
 }
 
 /* Classes keep their numbers, whatever data there are now. */
-static tri_status names_find(tri_job *job, const tri_job_setup *setup)
+static tri_status names_find(tri_job *job, const tri_job_setup *setup, tri_dataset_info *info)
 {
     char path[1200];
-    tri_dataset_info info;
     tri_string text = {0};
     snprintf(path, sizeof(path), "%s/dataset.yaml", setup->resume);
     tri_status status = job->rank == 0 ? info_read(job, setup, path, &text) : TRI_OK;
     if (status == TRI_OK && job->world > 1)
         status = tri_job_text_spread(job, &text, TRI_DATASET_INFO_LIMIT, path);
     if (status == TRI_OK && text.nbytes > 0)
-        status = tri_dataset_info_parse(text.text, text.nbytes, path, &info, &job->names_arena, &job->names);
+        status = tri_dataset_info_parse(text.text, text.nbytes, path, info, &job->names_arena, &job->names);
     tri_string_fini(&text);
     return status;
 }
 
 tri_status tri_job_open_train_data(tri_job *job, const tri_job_setup *setup, tri_dataset **dataset)
 {
+    tri_dataset_info resumed = {0};
     if (setup && setup->resume)
-        TRI_TRY(names_find(job, setup));
+        TRI_TRY(names_find(job, setup, &resumed));
     TRI_TRY_IN(tri_job_open_data(job, false, dataset), "while opening the training data");
-    tri_status status =
-        job->names.texts ? TRI_OK : tri_class_names_copy(&job->names_arena, &(*dataset)->names, &job->names);
+    tri_dataset_info *info = &(*dataset)->info;
+    if (resumed.deviation[0] > 0) { /* other data are normalized as those of the run */
+        memcpy(info->mean, resumed.mean, sizeof(info->mean));
+        memcpy(info->deviation, resumed.deviation, sizeof(info->deviation));
+    }
+    tri_status status = tri_dataset_measure(*dataset, &job->config.data);
+    if (status == TRI_OK && !job->names.texts)
+        status = tri_class_names_copy(&job->names_arena, &(*dataset)->names, &job->names);
     if (status != TRI_OK) {
         tri_dataset_close(*dataset);
         *dataset = NULL;

@@ -119,6 +119,8 @@ static tri_status info_print(const tri_dataset_info *info, const tri_class_names
                                (long long)info->classes));
     TRI_TRY(figures_print("mean", info->mean, info->deviation, out));
     TRI_TRY(figures_print("deviation", info->deviation, info->deviation, out));
+    if (info->decoders)
+        TRI_TRY(tri_string_appendf(out, "decoders: %s\n", info->decoders));
     return names->texts ? names_print(names, out) : TRI_OK;
 }
 
@@ -191,19 +193,6 @@ static tri_status info_read(const tri_yaml *root, tri_dataset_info *info)
     TRI_TRY(tri_yaml_int(tri_yaml_find(root, "classes"), "classes", 0, INT32_MAX, &info->classes));
     TRI_TRY(figures_read(root, "mean", -1e30, info->mean));
     return figures_read(root, "deviation", 0, info->deviation);
-}
-
-tri_status tri_class_names_copy(tri_arena *arena, const tri_class_names *from, tri_class_names *out)
-{
-    const char **texts = from->texts ? tri_arena_alloc(arena, (size_t)from->count, sizeof(*texts)) : NULL;
-    *out = (tri_class_names){0};
-    if (!from->texts)
-        return TRI_OK;
-    for (int64_t i = 0; texts && i < from->count; i++)
-        if (!(texts[i] = tri_arena_strdup(arena, from->texts[i])))
-            return TRI_ENOMEM;
-    *out = (tri_class_names){texts, from->count};
-    return texts ? TRI_OK : TRI_ENOMEM;
 }
 
 tri_status tri_dataset_info_parse(const char *text, size_t nbytes, const char *path, tri_dataset_info *info,

@@ -55,12 +55,15 @@ tri_status tri_job_form_moves(tri_job *job)
     return TRI_OK;
 }
 
-/* Ranks of this host may share its cores: one is free when all of their threads leave one over. */
+/* Ranks of this host share the cores that their threads leave over. */
 static tri_loader_crew crew_of(const tri_job *job)
 {
+    const int ranks = tri_comm_local_count(job->comm), free_cores = tri_cores_online() - job->threads * ranks;
     return (tri_loader_crew){.run = tri_tiles_run,
                              .threads = job->threads,
-                             .core_free = tri_cores_online() > job->threads * tri_comm_local_count(job->comm)};
+                             .free_cores = free_cores <= 0      ? 0
+                                           : free_cores < ranks ? 1
+                                                                : free_cores / ranks};
 }
 
 /* What the model was not made for. */
@@ -118,6 +121,10 @@ static tri_status check_tokens(const char *path, const tri_dataset *dataset)
 static tri_status open_evaluated(tri_job *job, tri_dataset *dataset)
 {
     TRI_TRY(check_evaluated(job, &dataset->info));
+    if (job->info.deviation[0] > 0) { /* as the model learned */
+        memcpy(dataset->info.mean, job->info.mean, sizeof(job->info.mean));
+        memcpy(dataset->info.deviation, job->info.deviation, sizeof(job->info.deviation));
+    }
     if (job->rank == 0 && job->weights_path[0])
         TRI_TRY(check_tokens(job->weights_path, dataset));
     if (job->config.train.eval_batches > 0)

@@ -696,7 +696,6 @@ tri_status tri_dataset_info_parse(const char *text, size_t nbytes, const char *p
                                   tri_arena *names_arena, tri_class_names *names);
 /* 0: there are none. */
 uint64_t tri_class_names_hash(const tri_class_names *names);
-tri_status tri_class_names_copy(tri_arena *arena, const tri_class_names *from, tri_class_names *out);
 /* arrays.c: who holds what; collective, once all objects are there. */
 tri_status tri_job_inventories_open(tri_job *job);
 void tri_job_inventories_close(tri_job *job);

@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * image.c: the table of image formats, and what comes after a decoder: EXIF orientation and the number of channels.
+ */
+#include "data/images/image.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/fs.h"
+
+static const tri_image_format *const formats[] = {&tri_image_jpeg, &tri_image_png, &tri_image_webp};
+
+const tri_image_format *tri_image_format_of(const uint8_t *bytes, size_t nbytes)
+{
+    for (size_t i = 0; i < TRI_COUNT_OF(formats); i++)
+        if (formats[i]->is(bytes, nbytes))
+            return formats[i];
+    return NULL;
+}
+
+const tri_image_format *tri_image_format_named(const char *path)
+{
+    for (size_t i = 0; i < TRI_COUNT_OF(formats); i++) {
+        char ending[8];
+        int used;
+        for (const char *at = formats[i]->endings; sscanf(at, "%7s%n", ending, &used) == 1; at += used)
+            if (tri_path_ends_in(path, ending))
+                return formats[i];
+    }
+    return NULL;
+}
+
+const char *tri_image_decoders(void)
+{
+    static _Thread_local char text[160];
+    int at = 0;
+    text[0] = 0;
+    for (size_t i = 0; i < TRI_COUNT_OF(formats); i++) {
+        char one[48];
+        if (formats[i]->version == NULL)
+            continue;
+        formats[i]->version(one, sizeof(one));
+        at += snprintf(text + at, sizeof(text) - (size_t)at, "%s%s", at > 0 ? ", " : "", one);
+    }
+    return text;
+}
+
+/* --- orientation --- */
+
+/* EXIF: which stored pixel is shown at (y, x) of the turned image of this height and width. */
+static const uint8_t *turned_at(const tri_image *stored, int orientation, int64_t y, int64_t x)
+{
+    const bool swapped = orientation >= 5;
+    int64_t row = swapped ? x : y, column = swapped ? y : x;
+    if (orientation == 2 || orientation == 3 || orientation == 7 || orientation == 8)
+        column = stored->width - 1 - column;
+    if (orientation == 3 || orientation == 4 || orientation == 6 || orientation == 7)
+        row = stored->height - 1 - row;
+    return stored->pixels + (row * stored->width + column) * stored->channels;
+}
+
+static tri_status turn(tri_image *image, int orientation)
+{
+    if (orientation == 1)
+        return TRI_OK;
+    const tri_image stored = *image;
+    if (orientation >= 5) {
+        image->height = stored.width;
+        image->width = stored.height;
+    }
+    uint8_t *to = image->pixels = tri_alloc_bulk((size_t)(stored.height * stored.width * stored.channels));
+    for (int64_t y = 0; y < image->height && to != NULL; y++)
+        for (int64_t x = 0; x < image->width; x++, to += stored.channels)
+            memcpy(to, turned_at(&stored, orientation, y, x), (size_t)stored.channels);
+    tri_free(stored.pixels);
+    return image->pixels != NULL ? TRI_OK : TRI_ENOMEM;
+}
+
+/* --- channels --- */
+
+/* Luma of ITU-R 601, as Pillow rounds it. */
+static uint8_t gray_of(const uint8_t *rgb)
+{
+    return (uint8_t)((19595u * rgb[0] + 38470u * rgb[1] + 7471u * rgb[2] + 0x8000u) >> 16);
+}
+
+static tri_status convert(tri_image *image, int channels)
+{
+    const int64_t count = image->height * image->width;
+    if (image->channels == channels)
+        return TRI_OK;
+    uint8_t *to = tri_alloc_bulk((size_t)(count * channels));
+    for (int64_t i = 0; i < count && to != NULL; i++) {
+        if (channels == 1)
+            to[i] = gray_of(image->pixels + 3 * i);
+        else
+            memset(to + 3 * i, image->pixels[i], 3);
+    }
+    tri_free(image->pixels);
+    image->pixels = to;
+    image->channels = channels;
+    return to != NULL ? TRI_OK : TRI_ENOMEM;
+}
+
+tri_status tri_image_decode(const uint8_t *bytes, size_t nbytes, const char *origin, int channels, tri_image *out)
+{
+    tri_image_head head;
+    bool more;
+    *out = (tri_image){0};
+    TRI_TRY(tri_image_head_parse(bytes, nbytes, true, origin, &head, &more));
+    if (head.format->decode == NULL)
+        return tri_fail(TRI_EUNSUPPORTED, "%s: a %s image, and this build has no %s (apt-get install %s, then build)",
+                        origin, head.format->name, head.format->library, head.format->package);
+    TRI_TRY(head.format->decode(bytes, nbytes, origin, out));
+    tri_status status = turn(out, head.orientation);
+    if (status == TRI_OK)
+        status = convert(out, channels);
+    if (status == TRI_OK)
+        return TRI_OK;
+    tri_free(out->pixels);
+    *out = (tri_image){0};
+    return status;
+}
+
+tri_status tri_image_read(const char *path, int channels, tri_image *out)
+{
+    char *bytes;
+    size_t nbytes;
+    TRI_TRY(tri_fs_read(path, TRI_IMAGE_MAX_NBYTES, &bytes, &nbytes));
+    tri_status status = tri_image_decode((const uint8_t *)bytes, nbytes, path, channels, out);
+    tri_free(bytes);
+    return status;
+}

@@ -1,0 +1,396 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * images.c: a folder of image files as a data set: each sample is decoded when a batch needs it, by the thread that
+ * prepares the batch.
+ *
+ * Decoded samples are kept in memory where all of them fit data.cache_mib; pages of samples that this process never
+ * reads take no memory. A sample is a pure function of its file and the options. Files whose header is wrong are found
+ * in open; with data.broken=skip a file that breaks later is replaced by the next one of its class.
+ */
+#include "data/images/images.h"
+
+#include <inttypes.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <xxhash.h>
+
+#include "base/fs.h"
+#include "base/log.h"
+#include "data/augment.h"
+#include "data/formats.h"
+
+#define HEADS_LIMIT   100000 /* above, heads are read with the samples: opening a set of millions takes seconds then */
+#define DIGEST_COUNT  INT64_C(64)
+#define WARNING_LIMIT 20
+#define BROKEN        "a broken image (data.broken=skip goes on without; trireme data inspect names all of them)"
+
+enum { CACHE_EMPTY, CACHE_FILLING, CACHE_FULL };
+
+typedef struct images_dataset {
+    tri_dataset base;
+    tri_image_folder folder;
+    tri_image_fit fit;
+    tri_image_counts counts;
+    tri_vector broken;     /* char *: "path: reason" of files that were left out */
+    tri_arena arena;       /* of names that the model gave, of broken */
+    int64_t *numbers;      /* [classes of the folder] what each is to the model */
+    bool skips;            /* data.broken */
+    size_t cache_limit;    /* bytes */
+    tri_mutex mutex;       /* guards the allocation of the cache, and `warned` */
+    atomic_bool cached;    /* the two below are there, or will never be */
+    unsigned char *pixels; /* [count] samples; NULL: no cache */
+    atomic_uchar *states;  /* [count] */
+    int warned;            /* files that broke while they were decoded */
+} images_dataset;
+
+static images_dataset *images_of(tri_dataset *dataset)
+{
+    return tri_container_of(dataset, images_dataset, base);
+}
+
+static const tri_image_file *file_at(const images_dataset *images, int64_t index)
+{
+    return tri_vector_at(&images->folder.files, (size_t)index);
+}
+
+static bool images_can(const tri_data_config *config)
+{
+    return tri_image_folder_is(config->path);
+}
+
+/* --- opening --- */
+
+static tri_status broken_add(images_dataset *images, const char *text)
+{
+    char *copy = tri_arena_strdup(&images->arena, text);
+    return copy != NULL && tri_vector_push(&images->broken, &copy) ? TRI_OK : TRI_ENOMEM;
+}
+
+/* Without data.image_size all images have the size of the first. */
+static tri_status size_check(images_dataset *images, const char *path, const tri_image_head *head, char **first)
+{
+    tri_image_fit *fit = &images->fit;
+    if (*first == NULL && (*first = tri_strdup(path)) == NULL)
+        return TRI_ENOMEM;
+    if (fit->height == 0) {
+        fit->height = head->height;
+        fit->width = head->width;
+    }
+    if (fit->height == head->height && fit->width == head->width)
+        return TRI_OK;
+    return tri_fail(TRI_ECONFIG,
+                    "data.image_size: images of several sizes need one that samples have (such as 224): %s is %" PRId64
+                    " x %" PRId64 " and %s is %" PRId64 " x %" PRId64 " pixels",
+                    *first, fit->width, fit->height, path, head->width, head->height);
+}
+
+static void head_count(tri_image_counts *counts, const tri_image_head *head)
+{
+    const bool first = counts->heads++ == 0;
+    counts->jpeg += head->format == &tri_image_jpeg;
+    counts->png += head->format == &tri_image_png;
+    counts->webp += head->format == &tri_image_webp;
+    if (first || head->height < counts->least_height)
+        counts->least_height = head->height;
+    if (first || head->width < counts->least_width)
+        counts->least_width = head->width;
+    if (head->height > counts->most_height)
+        counts->most_height = head->height;
+    if (head->width > counts->most_width)
+        counts->most_width = head->width;
+}
+
+static tri_status head_read(images_dataset *images, const tri_image_file *file, bool sized, char **first, bool *good)
+{
+    tri_image_head head;
+    char *path = tri_image_folder_path(&images->folder, file);
+    if (path == NULL)
+        return TRI_ENOMEM;
+    tri_status status = tri_image_head_read(path, &head);
+    *good = status == TRI_OK;
+    if (status == TRI_OK) {
+        head_count(&images->counts, &head);
+        status = sized ? TRI_OK : size_check(images, path, &head, first);
+    } else if (status == TRI_EFORMAT && images->skips) {
+        status = broken_add(images, tri_last_error());
+    } else if (status == TRI_EFORMAT) {
+        status = tri_fail_context(status, BROKEN);
+    }
+    tri_free(path);
+    return status;
+}
+
+/* Leaves broken files out, or says which is the first one. */
+static tri_status heads_read(images_dataset *images)
+{
+    tri_vector *files = &images->folder.files;
+    const bool sized = images->fit.height > 0;
+    char *first = NULL;
+    size_t kept = 0;
+    tri_status status = TRI_OK;
+    if (sized && files->count > HEADS_LIMIT)
+        return TRI_OK;
+    for (size_t i = 0; i < files->count && status == TRI_OK; i++) {
+        bool good = false;
+        const tri_image_file file = *(const tri_image_file *)tri_vector_at(files, i);
+        status = head_read(images, &file, sized, &first, &good);
+        if (good)
+            *(tri_image_file *)tri_vector_at(files, kept++) = file;
+    }
+    files->count = kept;
+    tri_free(first);
+    return status;
+}
+
+static tri_status plan_classes(images_dataset *images, const tri_data_config *config)
+{
+    tri_dataset_info *info = &images->base.info;
+    const int64_t found = (int64_t)images->folder.classes.count;
+    if (config->classes < 0)
+        return tri_fail(TRI_ECONFIG, "data.classes: -1 is for real targets, and the sub-folders of %s are classes",
+                        config->path);
+    TRI_TRY(tri_target_plan(info, config, config->path, TRI_I32, found));
+    if (info->classes < found)
+        return tri_fail(TRI_ECONFIG, "data.classes: %s has %" PRId64 " classes, want at least as many, got %" PRId64,
+                        config->path, found, info->classes);
+    images->numbers = tri_alloc((size_t)found * sizeof(int64_t));
+    if (images->numbers == NULL)
+        return TRI_ENOMEM;
+    for (int64_t i = 0; i < found; i++)
+        images->numbers[i] = i;
+    images->base.names = (tri_class_names){images->folder.classes.items, found};
+    return TRI_OK;
+}
+
+static tri_status plan(images_dataset *images, const tri_data_config *config, bool test)
+{
+    tri_dataset_info *info = &images->base.info;
+    TRI_TRY(tri_image_fit_read(config, &images->fit));
+    TRI_TRY(tri_image_folder_open(config, test, &images->folder));
+    TRI_TRY(plan_classes(images, config));
+    images->skips = strcmp(config->broken, "skip") == 0;
+    images->cache_limit = (size_t)config->cache_mib << 20;
+    const size_t listed = images->folder.files.count;
+    TRI_TRY(heads_read(images));
+    info->count = (int64_t)images->folder.files.count;
+    if (info->count == 0 && listed > 0)
+        return tri_fail(TRI_EFORMAT, "%s: all %zu images are broken; the first: %s", config->path, listed,
+                        *(char **)tri_vector_at(&images->broken, 0));
+    if (images->fit.height == 0) /* there is no image */
+        images->fit.height = images->fit.width = 1;
+    info->sample = tri_shape_make(3, (const int64_t[]){images->fit.height, images->fit.width, images->fit.channels});
+    info->dtype = TRI_U8;
+    info->decoders = tri_image_decoders();
+    return TRI_OK;
+}
+
+static void images_close(tri_dataset *dataset)
+{
+    images_dataset *images = images_of(dataset);
+    tri_image_folder_fini(&images->folder);
+    tri_vector_fini(&images->broken);
+    tri_arena_fini(&images->arena);
+    tri_free(images->numbers);
+    tri_free(images->pixels);
+    tri_free(images->states);
+    tri_mutex_fini(&images->mutex);
+    tri_free(images);
+}
+
+static tri_status images_open(const tri_data_config *config, bool test, tri_dataset **out)
+{
+    images_dataset *images = tri_alloc_zero(1, sizeof(*images));
+    if (images == NULL)
+        return TRI_ENOMEM;
+    images->base.ops = &tri_dataset_images;
+    images->broken.each = sizeof(char *);
+    tri_mutex_init(&images->mutex);
+    tri_status status = plan(images, config, test);
+    if (status != TRI_OK) {
+        images_close(&images->base);
+        return status;
+    }
+    *out = &images->base;
+    return TRI_OK;
+}
+
+static tri_status images_rename(tri_dataset *dataset, const tri_class_names *names)
+{
+    images_dataset *images = images_of(dataset);
+    tri_class_names own;
+    for (size_t i = 0; i < images->folder.classes.count; i++) {
+        const char *class = *(const char **)tri_vector_at(&images->folder.classes, i);
+        int64_t number = 0;
+        while (number < names->count && strcmp(names->texts[number], class) != 0)
+            number++;
+        if (number == names->count)
+            return tri_fail(TRI_EFORMAT,
+                            "%s: the class '%.40s' is none of the %" PRId64 " classes that the model was trained on",
+                            images->folder.root, class, names->count);
+        images->numbers[i] = number;
+    }
+    TRI_TRY(tri_class_names_copy(&images->arena, names, &own));
+    dataset->names = own;
+    if (dataset->info.classes < names->count)
+        dataset->info.classes = names->count;
+    return TRI_OK;
+}
+
+/* --- samples --- */
+
+/* Decodes a file to a sample. augment NULL: as it is. */
+static tri_status file_decode(const images_dataset *images, int64_t file, const tri_augment *augment, int64_t epoch,
+                              int64_t index, uint8_t *sample)
+{
+    tri_image image;
+    tri_image_window window;
+    char *path = tri_image_folder_path(&images->folder, file_at(images, file));
+    if (path == NULL)
+        return TRI_ENOMEM;
+    tri_status status = tri_image_read(path, images->fit.channels, &image);
+    if (status == TRI_ENOTFOUND)
+        status = tri_fail_context(status, "a file of the data set is gone");
+    tri_free(path);
+    TRI_TRY(status);
+    if (augment != NULL)
+        tri_augment_window(augment, epoch, index, image.height, image.width, &window);
+    status = tri_image_fit_apply(&images->fit, &image, augment != NULL ? &window : NULL, sample);
+    tri_free(image.pixels);
+    return status;
+}
+
+static void broken_warn(images_dataset *images)
+{
+    tri_mutex_lock(&images->mutex);
+    if (++images->warned <= WARNING_LIMIT)
+        tri_log(TRI_LOG_WARN, "data.broken=skip: another image of the class stands in for %s%s", tri_last_error(),
+                images->warned == WARNING_LIMIT ? " (further ones are not named)" : "");
+    tri_mutex_unlock(&images->mutex);
+}
+
+static tri_status sample_decode(images_dataset *images, const tri_augment *augment, int64_t epoch, int64_t index,
+                                uint8_t *sample)
+{
+    const int64_t count = (int64_t)images->folder.files.count, class = file_at(images, index)->class;
+    tri_status status = file_decode(images, index, augment, epoch, index, sample);
+    if (status != TRI_EFORMAT)
+        return status;
+    if (!images->skips)
+        return tri_fail_context(status, BROKEN);
+    broken_warn(images);
+    for (int64_t i = 1; i < count; i++) {
+        const int64_t other = (index + i) % count;
+        if (file_at(images, other)->class != class)
+            continue;
+        status = file_decode(images, other, augment, epoch, index, sample);
+        if (status != TRI_EFORMAT)
+            return status;
+    }
+    return status;
+}
+
+static size_t sample_nbytes(const images_dataset *images)
+{
+    return (size_t)tri_shape_count(images->base.info.sample);
+}
+
+/* Once; without memory there is none. */
+static void cache_open(images_dataset *images)
+{
+    const size_t count = images->folder.files.count, each = sample_nbytes(images);
+    if (atomic_load_explicit(&images->cached, memory_order_acquire))
+        return;
+    tri_mutex_lock(&images->mutex);
+    if (!atomic_load_explicit(&images->cached, memory_order_relaxed)) {
+        if (count <= images->cache_limit / each) {
+            images->states = tri_alloc_zero(count, sizeof(*images->states));
+            images->pixels = images->states != NULL ? tri_alloc_bulk(count * each) : NULL;
+        }
+        atomic_store_explicit(&images->cached, true, memory_order_release);
+    }
+    tri_mutex_unlock(&images->mutex);
+}
+
+/* The sample without augmentation. */
+static tri_status sample_plain(images_dataset *images, int64_t index, uint8_t *sample)
+{
+    const size_t each = sample_nbytes(images);
+    cache_open(images);
+    if (images->pixels == NULL)
+        return sample_decode(images, NULL, 0, index, sample);
+    atomic_uchar *state = &images->states[index];
+    unsigned char *kept = images->pixels + (size_t)index * each, found = CACHE_EMPTY;
+    if (atomic_load_explicit(state, memory_order_acquire) == CACHE_FULL) {
+        memcpy(sample, kept, each);
+        return TRI_OK;
+    }
+    TRI_TRY(sample_decode(images, NULL, 0, index, sample));
+    if (!atomic_compare_exchange_strong(state, &found, CACHE_FILLING))
+        return TRI_OK; /* another thread keeps it */
+    memcpy(kept, sample, each);
+    atomic_store_explicit(state, CACHE_FULL, memory_order_release);
+    return TRI_OK;
+}
+
+static tri_status images_fetch(tri_dataset *dataset, const tri_augment *augment, int64_t epoch, int64_t index,
+                               void *sample, void *target)
+{
+    images_dataset *images = images_of(dataset);
+    if (target != NULL) {
+        const int32_t class = (int32_t)images->numbers[file_at(images, index)->class];
+        memcpy(target, &class, sizeof(class));
+    }
+    if (sample == NULL)
+        return TRI_OK;
+    if (augment != NULL && augment->least_area > 0)
+        return sample_decode(images, augment, epoch, index, sample);
+    return sample_plain(images, index, sample);
+}
+
+/* --- what tells it from others --- */
+
+static tri_status file_hash(const images_dataset *images, const tri_image_file *file, uint64_t *hash)
+{
+    uint64_t nbytes;
+    const int64_t number = images->numbers[file->class];
+    char *path = tri_image_folder_path(&images->folder, file);
+    tri_status status = path != NULL ? tri_fs_nbytes(path, &nbytes) : TRI_ENOMEM;
+    tri_free(path);
+    TRI_TRY(status);
+    *hash = XXH3_64bits_withSeed(file->path, strlen(file->path), *hash);
+    *hash = XXH3_64bits_withSeed(&nbytes, sizeof(nbytes), *hash);
+    *hash = XXH3_64bits_withSeed(&number, sizeof(number), *hash);
+    return TRI_OK;
+}
+
+/* Names, lengths and classes of all files, pixels of some. */
+static tri_status images_identify(tri_dataset *dataset, uint64_t hashes[2])
+{
+    images_dataset *images = images_of(dataset);
+    const int64_t count = dataset->info.count, looked = count < DIGEST_COUNT ? count : DIGEST_COUNT;
+    const size_t each = sample_nbytes(images);
+    uint8_t *sample = tri_alloc(each);
+    tri_status status = sample != NULL ? TRI_OK : TRI_ENOMEM;
+    hashes[0] = hashes[1] = 0;
+    for (int64_t i = 0; i < count && status == TRI_OK; i++)
+        status = file_hash(images, file_at(images, i), &hashes[1]);
+    for (int64_t i = 0; i < looked && status == TRI_OK; i++) {
+        const int64_t index = looked > 1 ? (int64_t)((__int128)i * (count - 1) / (looked - 1)) : 0;
+        status = sample_plain(images, index, sample);
+        if (status == TRI_OK)
+            hashes[0] = XXH3_64bits_withSeed(sample, each, hashes[0]);
+    }
+    tri_free(sample);
+    return status;
+}
+
+const tri_dataset_ops tri_dataset_images = {
+    .name = "images",
+    .does = "a folder with one sub-folder of JPEG, PNG or WebP images per class, also below train/ and val/ or test/",
+    .can = images_can,
+    .open = images_open,
+    .fetch = images_fetch,
+    .identify = images_identify,
+    .rename = images_rename,
+    .close = images_close,
+};
