@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * predict.c: `trireme predict`: samples through a trained model, in batches, one JSON object a line in their order.
+ * predict.c: `trireme predict`: samples or image files through a trained model, in batches, one JSON object a line in
+ * their order.
  *
  * A batch is run when it is full, at the end, and when the next sample is not there yet: who writes one line and waits
  * gets an answer. What is wrong with a line is said in its place, and the exit code is 1 then.
@@ -8,9 +9,11 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/fs.h"
 #include "base/json.h"
 #include "cli/command.h"
 #include "cli/predict_input.h"
+#include "data/images/images.h"
 #include "train/trained.h"
 
 #define TOP_DEFAULT  5
@@ -35,12 +38,14 @@ static const tri_flag flags[] = {
 
 typedef struct predict_place {
     int64_t line;
-    char *error; /* NULL: the row was put */
+    const char *file; /* of an image; NULL: a line */
+    char *error;      /* NULL: the row was put */
 } predict_place;
 
 typedef struct predict_run {
     tri_predictor *predictor;
-    predict_input *input;
+    predict_input *input;  /* NULL: images */
+    tri_vector images;     /* char *: paths */
     predict_place *places; /* [rows] of the batch */
     int64_t rows, filled, top, lines, wrong;
     tri_string text;
@@ -89,8 +94,11 @@ static tri_status print_place(predict_run *run, int64_t row)
     int64_t count = tri_predictor_answer_count(run->predictor);
     tri_string_clear(&run->text);
     tri_json json = tri_json_object(&run->text);
+    if (place->file)
+        tri_json_text(&json, "file", place->file);
     if (place->error) {
-        tri_json_int(&json, "line", place->line);
+        if (!place->file)
+            tri_json_int(&json, "line", place->line);
         tri_json_text(&json, "error", place->error);
     } else if (tri_predictor_info(run->predictor)->classes > 0) {
         print_classes(&json, run->predictor, answer, run->top);
@@ -129,17 +137,13 @@ static bool is_own(tri_status status)
     return status == TRI_EFORMAT || status == TRI_EINVAL;
 }
 
-static tri_status put_sample(predict_run *run, tri_status read, const predict_sample *sample)
+/* The next row of the batch, or what is wrong with its sample. */
+static tri_status place_add(predict_run *run, tri_status status, int64_t line, const char *file)
 {
     predict_place *place = &run->places[run->filled];
-    tri_status status = read;
-    if (status == TRI_OK && sample->index >= 0)
-        status = tri_predictor_put_index(run->predictor, run->filled, sample->index);
-    else if (status == TRI_OK)
-        status = tri_predictor_put(run->predictor, run->filled, sample->numbers, sample->count);
     if (status != TRI_OK && !is_own(status))
         return status;
-    *place = (predict_place){.line = sample->line};
+    *place = (predict_place){.line = line, .file = file};
     if (status != TRI_OK) {
         run->wrong++;
         place->error = tri_strdup(tri_last_error());
@@ -151,7 +155,46 @@ static tri_status put_sample(predict_run *run, tri_status read, const predict_sa
     return TRI_OK;
 }
 
-static tri_status run_samples(predict_run *run)
+static tri_status put_sample(predict_run *run, tri_status read, const predict_sample *sample)
+{
+    tri_status status = read;
+    if (status == TRI_OK && sample->index >= 0)
+        status = tri_predictor_put_index(run->predictor, run->filled, sample->index);
+    else if (status == TRI_OK)
+        status = tri_predictor_put(run->predictor, run->filled, sample->numbers, sample->count);
+    return place_add(run, status, sample->line, NULL);
+}
+
+static tri_status put_image(predict_run *run, const tri_image_fit *fit, const char *path, uint8_t *sample)
+{
+    tri_image image;
+    tri_status status = tri_image_read(path, fit->channels, &image);
+    if (status == TRI_OK) {
+        status = tri_image_fit_apply(fit, &image, NULL, sample);
+        tri_free(image.pixels);
+    }
+    if (status == TRI_OK)
+        tri_predictor_put_stored(run->predictor, run->filled, sample);
+    return place_add(run, status, 0, path);
+}
+
+static tri_status run_images(predict_run *run)
+{
+    tri_image_fit fit;
+    TRI_TRY(tri_predictor_fit(run->predictor, &fit));
+    uint8_t *sample = tri_alloc((size_t)(fit.height * fit.width * fit.channels));
+    tri_status status = sample ? TRI_OK : TRI_ENOMEM;
+    for (size_t i = 0; i < run->images.count && status == TRI_OK; i++) {
+        if (run->filled == run->rows)
+            status = flush_batch(run);
+        if (status == TRI_OK)
+            status = put_image(run, &fit, *(char **)tri_vector_at(&run->images, i), sample);
+    }
+    tri_free(sample);
+    return status;
+}
+
+static tri_status run_lines(predict_run *run)
 {
     for (bool end = false; !end;) {
         predict_sample sample;
@@ -163,6 +206,12 @@ static tri_status run_samples(predict_run *run)
         if (!end)
             TRI_TRY(put_sample(run, status, &sample));
     }
+    return TRI_OK;
+}
+
+static tri_status run_samples(predict_run *run)
+{
+    TRI_TRY(run->input ? run_lines(run) : run_images(run));
     TRI_TRY(flush_batch(run));
     if (run->wrong > 0)
         return tri_fail(TRI_EFORMAT, "%lld of %lld samples are wrong: their lines say why", (long long)run->wrong,
@@ -172,7 +221,31 @@ static tri_status run_samples(predict_run *run)
 
 /* --- the command --- */
 
-static tri_status run_open(const char *path, const char *file, const char *const *overrides, predict_run *run)
+/* Images: a folder, or a file of that name or content. */
+static bool is_images(const char *path)
+{
+    uint8_t first[16];
+    size_t got;
+    if (given.format || strcmp(path, "-") == 0)
+        return false;
+    return tri_fs_is_folder(path) || tri_image_format_named(path) ||
+           (tri_fs_read_part(path, 0, first, sizeof(first), &got) == TRI_OK && tri_image_format_of(first, got));
+}
+
+static tri_status inputs_open(const char *const *files, int count, predict_run *run)
+{
+    const char *file = count > 0 ? files[0] : "-";
+    if (!is_images(file))
+        return count < 2 ? predict_input_open(file, given.format, &run->input)
+                         : tri_fail(TRI_ECONFIG, "'%s' is neither a flag nor of the form section.key=value", files[1]);
+    run->images.each = sizeof(char *);
+    for (int i = 0; i < count; i++)
+        TRI_TRY(tri_images_list(files[i], &run->images));
+    return TRI_OK;
+}
+
+static tri_status run_open(const char *path, const char *const *files, int file_count, const char *const *overrides,
+                           predict_run *run)
 {
     tri_trained trained;
     tri_job *job = NULL;
@@ -183,7 +256,7 @@ static tri_status run_open(const char *path, const char *file, const char *const
     if (given.top)
         TRI_TRY(tri_flag_int("--top", given.top, 0, INT32_MAX, &run->top));
     TRI_TRY(tri_trained_find(path, given.config, &trained));
-    TRI_TRY(predict_input_open(file, given.format, &run->input));
+    TRI_TRY(inputs_open(files, file_count, run));
     tri_trained_setup setup = {.trained = &trained, .overrides = overrides, .rows = run->rows};
     TRI_TRY(tri_trained_open(&setup, &job));
     TRI_TRY(tri_predictor_open(job, !given.train, &run->predictor));
@@ -195,17 +268,23 @@ static tri_status predict(int count, char **argv)
 {
     if (count < 1 || strchr(argv[0], '='))
         return tri_fail(TRI_ECONFIG, "want a run or a checkpoint (trireme predict --help)");
-    int first = count > 1 && !strchr(argv[1], '=') ? 2 : 1;
+    int first = 1;
+    while (first < count && !strchr(argv[first], '='))
+        first++;
     for (int i = first; i < count; i++)
         if (!strchr(argv[i], '='))
             return tri_fail(TRI_ECONFIG, "'%s' is neither a flag nor of the form section.key=value", argv[i]);
     argv[count] = NULL;
     predict_run run = {0};
-    tri_status status = run_open(argv[0], first == 2 ? argv[1] : "-", (const char *const *)argv + first, &run);
+    const char *const *words = (const char *const *)argv;
+    tri_status status = run_open(argv[0], words + 1, first - 1, words + first, &run);
     if (status == TRI_OK)
         status = run_samples(&run);
     for (int64_t row = 0; run.places && row < run.filled; row++)
         tri_free(run.places[row].error);
+    for (size_t i = 0; i < run.images.count; i++)
+        tri_free(*(char **)tri_vector_at(&run.images, i));
+    tri_vector_fini(&run.images);
     tri_free(run.places);
     tri_string_fini(&run.text);
     tri_predictor_close(run.predictor);

@@ -13,6 +13,7 @@
 #include <trireme/tensor.h>
 
 #include "base/arena.h"
+#include "base/containers.h"
 #include "base/options.h"
 #include "base/runtime.h"
 
@@ -123,6 +124,8 @@ typedef struct tri_dataset_ops {
                         void *sample, void *target);
     /* Hashes of the content, where reading samples would take too long. NULL: of what `read` gives. */
     tri_status (*identify)(tri_dataset *dataset, uint64_t hashes[2]);
+    /* One sentence for people: what was found, without a period. NULL: nothing to say. */
+    tri_status (*describe)(const tri_dataset *dataset, tri_string *out);
     /* See tri_dataset_rename(). NULL: classes of this format are numbers. */
     tri_status (*rename)(tri_dataset *dataset, const tri_class_names *names);
     void (*close)(tri_dataset *dataset);

@@ -535,7 +535,8 @@ void tri_job_used_tail(tri_job *job);
 void tri_job_used_read(tri_job *job);
 /* The step is made. */
 void tri_job_used_write(tri_job *job);
-/* weak.c: comm.chaos. Whether `trireme chaos` may strike; after each step; before it: a bit flips, or the step fails. */
+/* weak.c: comm.chaos. Whether `trireme chaos` may strike; after each step; before it: a bit flips, or the step fails.
+ */
 tri_status tri_job_weak_open(const tri_job *job);
 void tri_job_weak_tell(const tri_job *job);
 tri_status tri_job_weak_step(tri_job *job);

@@ -156,6 +156,27 @@ tri_status tri_predictor_put(tri_predictor *predictor, int64_t row, const double
     return TRI_OK;
 }
 
+void tri_predictor_put_stored(tri_predictor *predictor, int64_t row, const void *stored)
+{
+    take_stored(predictor, row, stored);
+}
+
+tri_status tri_predictor_fit(const tri_predictor *predictor, tri_image_fit *fit)
+{
+    const tri_dataset_info *info = &predictor->job->info;
+    char text[96];
+    if (info->dtype != TRI_U8 || info->sample.ndim != 3 || (info->sample.dim[2] != 1 && info->sample.dim[2] != 3))
+        return tri_fail(
+            TRI_ECONFIG,
+            "image files are for models of bytes [height, width, 1 or 3], the samples of this one are %s %s",
+            tri_dtype_name(info->dtype), tri_shape_print(info->sample, text));
+    TRI_TRY(tri_image_fit_read(&predictor->job->config.data, fit));
+    fit->height = info->sample.dim[0];
+    fit->width = info->sample.dim[1];
+    fit->channels = (int)info->sample.dim[2];
+    return TRI_OK;
+}
+
 static tri_status dataset_open(tri_predictor *predictor)
 {
     const tri_dataset_info *info = &predictor->job->info;

@@ -8,6 +8,7 @@
 #ifndef TRI_TRAIN_TRAINED_H
 #define TRI_TRAIN_TRAINED_H
 
+#include "data/images/image.h"
 #include "tensor/reduce.h"
 #include "train/job.h"
 
@@ -39,6 +40,10 @@ void tri_predictor_close(tri_predictor *predictor);
 /* Row `row` (below the job's rows) of the next run: numbers as they stand in the data, before they are normalised; or
  * sample `index` of the run's test (or training) set. TRI_EINVAL and so on leave the row empty. */
 tri_status tri_predictor_put(tri_predictor *predictor, int64_t row, const double *numbers, int64_t count);
+/* The same of a sample as it is stored. */
+void tri_predictor_put_stored(tri_predictor *predictor, int64_t row, const void *stored);
+/* How an image file becomes a sample of the model. TRI_ECONFIG: its samples are no images. */
+tri_status tri_predictor_fit(const tri_predictor *predictor, tri_image_fit *fit);
 tri_status tri_predictor_put_index(tri_predictor *predictor, int64_t row, int64_t index);
 /* Rows 0 to rows - 1 were put, or are of no interest. */
 tri_status tri_predictor_run(tri_predictor *predictor, int64_t rows);

@@ -19,3 +19,5 @@ trireme train c.yaml --out none
 trireme train c.yaml --out skipped data.broken=skip 2>&1 | grep -c '^weights'
 rm pets/bee/cut.png
 trireme train c.yaml --out none data.image_size=
+echo "files and folders are asked"
+trireme predict one pets/ant/rgb.png pets/bee c.yaml --top 0 | sed -E 's/("class"|"probability"):[0-9.e-]+/\1:N/g; s/"(ant|bee)"/"CLASS"/'

@@ -11,7 +11,7 @@
 #include <xxhash.h>
 
 #include "base/fs.h"
-#include "data/images/image.h"
+#include "data/images/images.h"
 
 #define DEPTH_LIMIT 16
 
@@ -260,4 +260,44 @@ void tri_image_folder_fini(tri_image_folder *folder)
 char *tri_image_folder_path(const tri_image_folder *folder, const tri_image_file *file)
 {
     return tri_format("%s/%s", folder->root, file->path);
+}
+
+static tri_status list_below(const char *path, int depth, tri_vector *paths)
+{
+    name_list names;
+    tri_status status = names_read(path, &names);
+    for (size_t i = 0; i < names.count && status == TRI_OK; i++) {
+        char *inner = tri_format("%s/%s", path, names.items[i]);
+        if (inner == NULL) {
+            status = TRI_ENOMEM;
+        } else if (names.items[i][0] == '.') {
+            tri_free(inner);
+        } else if (tri_fs_is_folder(inner)) {
+            status = depth < DEPTH_LIMIT
+                         ? list_below(inner, depth + 1, paths)
+                         : tri_fail(TRI_EFORMAT, "%s: folders within folders, more than %d", inner, DEPTH_LIMIT);
+            tri_free(inner);
+        } else if (tri_image_format_named(inner) == NULL) {
+            tri_free(inner);
+        } else if (!tri_vector_push(paths, &inner)) {
+            tri_free(inner);
+            status = TRI_ENOMEM;
+        }
+    }
+    names_fini(&names);
+    return status;
+}
+
+tri_status tri_images_list(const char *path, tri_vector *paths)
+{
+    const size_t before = paths->count;
+    if (tri_fs_is_folder(path)) {
+        TRI_TRY(list_below(path, 0, paths));
+        return paths->count > before ? TRI_OK : tri_fail(TRI_ENOTFOUND, "%s: no .jpg, .png or .webp file in it", path);
+    }
+    char *copy = tri_strdup(path);
+    if (copy != NULL && tri_vector_push(paths, &copy))
+        return TRI_OK;
+    tri_free(copy);
+    return TRI_ENOMEM;
 }

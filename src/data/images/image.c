@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/fs.h"
+#include "base/path.h"
 
 static const tri_image_format *const formats[] = {&tri_image_jpeg, &tri_image_png, &tri_image_webp};
 

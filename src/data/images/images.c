@@ -18,6 +18,7 @@
 #include "base/log.h"
 #include "data/augment.h"
 #include "data/formats.h"
+#include "data/workers.h"
 
 #define HEADS_LIMIT   100000 /* above, heads are read with the samples: opening a set of millions takes seconds then */
 #define DIGEST_COUNT  INT64_C(64)
@@ -384,6 +385,97 @@ static tri_status images_identify(tri_dataset *dataset, uint64_t hashes[2])
     return status;
 }
 
+/* --- what is known of it --- */
+
+const tri_image_counts *tri_images_counts(const tri_dataset *dataset)
+{
+    return &images_of((tri_dataset *)(uintptr_t)dataset)->counts;
+}
+
+const tri_image_folder *tri_images_folder(const tri_dataset *dataset)
+{
+    return &images_of((tri_dataset *)(uintptr_t)dataset)->folder;
+}
+
+const char *const *tri_images_broken(const tri_dataset *dataset, int64_t *count)
+{
+    const images_dataset *images = images_of((tri_dataset *)(uintptr_t)dataset);
+    *count = (int64_t)images->broken.count;
+    return images->broken.items;
+}
+
+/* " of 29 x 41 to 64 x 64 pixels" */
+static tri_status sizes_print(const tri_image_counts *counts, tri_string *out)
+{
+    if (counts->heads == 0)
+        return TRI_OK;
+    TRI_TRY(tri_string_appendf(out, " of %" PRId64 " x %" PRId64, counts->least_width, counts->least_height));
+    if (counts->least_width != counts->most_width || counts->least_height != counts->most_height)
+        TRI_TRY(tri_string_appendf(out, " to %" PRId64 " x %" PRId64, counts->most_width, counts->most_height));
+    return tri_string_append(out, " pixels");
+}
+
+static tri_status images_describe(const tri_dataset *dataset, tri_string *out)
+{
+    const images_dataset *images = images_of((tri_dataset *)(uintptr_t)dataset);
+    const tri_image_fit *fit = &images->fit;
+    TRI_TRY(tri_string_appendf(out, "%" PRId64 " images", dataset->info.count));
+    TRI_TRY(sizes_print(&images->counts, out));
+    TRI_TRY(tri_string_appendf(out, " in %" PRId64 " classes below %s", dataset->info.classes, images->folder.root));
+    TRI_TRY(tri_string_appendf(out, "; samples of %" PRId64 " x %" PRId64 " %s", fit->width, fit->height,
+                               fit->channels == 3 ? "RGB" : "gray"));
+    TRI_TRY(
+        tri_string_append(out, fit->exact ? ", each side scaled by its own factor" : ", shorter side scaled, middle"));
+    if (images->broken.count > 0)
+        TRI_TRY(tri_string_appendf(out, "; %zu broken files left out, the first: %s", images->broken.count,
+                                   *(char **)tri_vector_at(&images->broken, 0)));
+    return TRI_OK;
+}
+
+typedef struct check_state {
+    images_dataset *images;
+    char **reasons;    /* [count] NULL: the file is good */
+    tri_status status; /* of what is no matter of a file; guarded by the data set's mutex */
+} check_state;
+
+static void file_check(void *arg, int64_t index)
+{
+    check_state *state = arg;
+    tri_image image = {0};
+    char *path = tri_image_folder_path(&state->images->folder, file_at(state->images, index));
+    tri_status status = path != NULL ? tri_image_read(path, state->images->fit.channels, &image) : TRI_ENOMEM;
+    if (status == TRI_EFORMAT && (state->reasons[index] = tri_strdup(tri_last_error())) == NULL)
+        status = TRI_ENOMEM;
+    tri_free(image.pixels);
+    tri_free(path);
+    if (status == TRI_OK || status == TRI_EFORMAT)
+        return;
+    tri_mutex_lock(&state->images->mutex);
+    state->status = status;
+    tri_mutex_unlock(&state->images->mutex);
+}
+
+tri_status tri_images_check(tri_dataset *dataset, int threads)
+{
+    images_dataset *images = images_of(dataset);
+    const int64_t count = (int64_t)images->folder.files.count;
+    tri_workers *workers = NULL;
+    check_state state = {.images = images, .reasons = tri_alloc_zero((size_t)count + 1, sizeof(char *))};
+    tri_status status = state.reasons != NULL ? tri_workers_open(threads - 1, &workers) : TRI_ENOMEM;
+    if (status == TRI_OK) {
+        tri_workers_run(workers, count, file_check, &state);
+        status = state.status;
+    }
+    tri_workers_close(workers);
+    for (int64_t i = 0; state.reasons != NULL && i < count; i++) {
+        if (status == TRI_OK && state.reasons[i] != NULL)
+            status = broken_add(images, state.reasons[i]);
+        tri_free(state.reasons[i]);
+    }
+    tri_free(state.reasons);
+    return status;
+}
+
 const tri_dataset_ops tri_dataset_images = {
     .name = "images",
     .does = "a folder with one sub-folder of JPEG, PNG or WebP images per class, also below train/ and val/ or test/",
@@ -391,6 +483,7 @@ const tri_dataset_ops tri_dataset_images = {
     .open = images_open,
     .fetch = images_fetch,
     .identify = images_identify,
+    .describe = images_describe,
     .rename = images_rename,
     .close = images_close,
 };
