@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * data.c: `trireme data prepare`: text files to shards of tokens, with progress.
+ * data.c: `trireme data prepare`: text files to shards of tokens, with progress; `trireme data inspect`.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,6 +9,7 @@
 #include "base/json.h"
 #include "base/wait.h"
 #include "cli/command.h"
+#include "cli/data_inspect.h"
 #include "data/prepare.h"
 
 #define SHARD_TOKENS "33554432"
@@ -24,7 +25,7 @@ static const tri_flag flags[] = {
      &given.tokenizer},
     {"--out", "FOLDER", "where the shards and tokenizer.json go; made", &given.out},
     {"--validation", "PART", "the last part of the text, for validation (0.1)", &given.validation},
-    {"--threads", "N", "threads that tokenize (as many as there are cores)", &given.threads},
+    {"--threads", "N", "threads that tokenize or decode (as many as there are cores)", &given.threads},
     {"--shard-tokens", "N", "tokens in one file at most (" SHARD_TOKENS ")", &given.shard_tokens},
     {"--as-text", NULL, "tokenize files as they are, also where they are JSON or UTF-16", &given.as_text},
     {"--json", NULL, "one JSON object at the end", &given.json},
@@ -133,12 +134,25 @@ static tri_status prepare(const char *const *files, int file_count)
     return TRI_OK;
 }
 
+static tri_status inspect(const char *const *words, int count)
+{
+    int64_t threads = tri_cores_online();
+    if (given.tokenizer || given.out || given.validation || given.shard_tokens || given.as_text)
+        return tri_fail(TRI_ECONFIG, "data inspect takes the flags --threads and --json, and data.key=value");
+    if (given.threads)
+        TRI_TRY(tri_flag_int("--threads", given.threads, 1, 256, &threads));
+    return data_inspect(words, count, (int)threads, given.json != NULL);
+}
+
 static tri_status run(int count, char **argv)
 {
-    if (count == 0 || strcmp(argv[0], "prepare") != 0)
-        return tri_fail(TRI_ECONFIG, "data wants 'prepare' and text files, found %s%s%s", count > 0 ? "'" : "nothing",
-                        count > 0 ? argv[0] : "", count > 0 ? "'" : "");
-    return prepare((const char *const *)argv + 1, count - 1);
+    const char *const *words = (const char *const *)argv + 1;
+    if (count > 0 && strcmp(argv[0], "prepare") == 0)
+        return prepare(words, count - 1);
+    if (count > 0 && strcmp(argv[0], "inspect") == 0)
+        return inspect(words, count - 1);
+    return tri_fail(TRI_ECONFIG, "data wants 'prepare' and text files, or 'inspect' and a path, found %s%s%s",
+                    count > 0 ? "'" : "nothing", count > 0 ? argv[0] : "", count > 0 ? "'" : "");
 }
 
 int cmd_data(int argc, char **argv)

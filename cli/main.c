@@ -18,8 +18,10 @@ const tri_command tri_commands[] = {
      "tells loss and accuracy (of tokens: perplexity) of a trained model", cmd_eval},
     {"predict", "RUN or CHECKPOINT [FILE or -, or images and folders of them] [section.key=value ...]",
      "runs inference with a trained model: samples or image files in, one JSON object a line out", cmd_predict},
-    {"data", "prepare FILE ... --tokenizer T --out FOLDER [--validation 0.1] [--threads N] [--json]",
-     "turns text files into shards of tokens, in parallel", cmd_data},
+    {"data",
+     "prepare FILE ... --tokenizer T --out FOLDER [--validation 0.1] [--threads N] [--json] | inspect PATH "
+     "[data.key=value ...] [--json]",
+     "turns text files into shards of tokens, in parallel; prints what training makes of a file or a folder", cmd_data},
     {"launch", "-n N [--hosts FILE] -- PROGRAM [ARG ...]", "starts any program on N ranks", cmd_launch},
     {"attend", "FOLDER --rank N [--starts N] [--new] -- PROGRAM [ARG ...]",
      "stays with a worker on another host: what 'train --hosts --elastic' runs there", cmd_attend},

@@ -21,3 +21,11 @@ rm pets/bee/cut.png
 trireme train c.yaml --out none data.image_size=
 echo "files and folders are asked"
 trireme predict one pets/ant/rgb.png pets/bee c.yaml --top 0 | sed -E 's/("class"|"probability"):[0-9.e-]+/\1:N/g; s/"(ant|bee)"/"CLASS"/'
+echo "inspected"
+trireme data inspect pets | sed 's/ [0-9]\.[0-9][0-9.]*/ V/g'
+head -c 300 "$F/photo.png" >pets/bee/cut.png
+echo text >pets/bee/notes.txt
+trireme data inspect pets data.image_size=8 data.test_part=0 --json | sed 's/"mean".*//'
+trireme data inspect pets data.image_size=8 data.broken=skip data.normalize=none --threads 3 | tail -2
+trireme data inspect pets image_size=8
+trireme data inspect
