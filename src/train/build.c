@@ -166,18 +166,6 @@ static tri_status names_find(tri_job *job, const tri_job_setup *setup, tri_datas
     return status;
 }
 
-static tri_status describe(const tri_dataset *dataset)
-{
-    tri_string text = {0};
-    if (!dataset->ops->describe)
-        return TRI_OK;
-    tri_status status = dataset->ops->describe(dataset, &text);
-    if (status == TRI_OK)
-        tri_log(TRI_LOG_INFO, "data: %s", text.text);
-    tri_string_fini(&text);
-    return status;
-}
-
 tri_status tri_job_open_train_data(tri_job *job, const tri_job_setup *setup, tri_dataset **dataset)
 {
     tri_dataset_info resumed = {0};
@@ -189,9 +177,7 @@ tri_status tri_job_open_train_data(tri_job *job, const tri_job_setup *setup, tri
         memcpy(info->mean, resumed.mean, sizeof(info->mean));
         memcpy(info->deviation, resumed.deviation, sizeof(info->deviation));
     }
-    tri_status status = job->rank == 0 ? describe(*dataset) : TRI_OK;
-    if (status == TRI_OK)
-        status = tri_dataset_measure(*dataset, &job->config.data);
+    tri_status status = tri_dataset_measure(*dataset, &job->config.data);
     if (status == TRI_OK && !job->names.texts)
         status = tri_class_names_copy(&job->names_arena, &(*dataset)->names, &job->names);
     if (status != TRI_OK) {

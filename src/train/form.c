@@ -433,9 +433,23 @@ static tri_status save_tokenizer(const tri_job *job, const tri_dataset *dataset)
     return dataset->tokenizer && !taken ? tri_tokenizer_save(dataset->tokenizer, path) : TRI_OK;
 }
 
+/* Once in a run: what was found. */
+static tri_status describe(const tri_job *job, const tri_dataset *dataset)
+{
+    tri_string text = {0};
+    if (job->rank != 0 || job->elastic.number > 1 || !dataset->ops->describe)
+        return TRI_OK;
+    tri_status status = dataset->ops->describe(dataset, &text);
+    if (status == TRI_OK)
+        tri_log(TRI_LOG_INFO, "data: %s", text.text);
+    tri_string_fini(&text);
+    return status;
+}
+
 tri_status tri_job_form_run(tri_job *job, tri_dataset *dataset, bool console)
 {
     TRI_TRY(tri_job_ids_meet(job));
+    TRI_TRY(describe(job, dataset));
     TRI_TRY(open_loader(job, dataset));
     TRI_TRY(save_tokenizer(job, dataset));
     TRI_TRY(open_test_data(job));
