@@ -433,6 +433,24 @@ static void batches_depend_on_no_worker_thread_or_cache(void **state)
     drop_folder(folder);
 }
 
+/* The numbers are those of the formulas in docs/formats/data.md, computed in Python. */
+static void augmentation_is_as_documented(void **state)
+{
+    (void)state;
+    static const tri_image_window wanted[] = {{314, 66, 458, 390}, {506, 236, 266, 325}, {549, 29, 382, 494}};
+    const tri_augment augment = {
+        .seed = 3, .least_area = 0.08, .brightness = 0.5, .height = 1, .width = 1, .channels = 3};
+    for (int64_t i = 0; i < 3; i++) {
+        tri_image_window window;
+        tri_augment_window(&augment, 2, i, 700, 1000, &window);
+        assert_memory_equal(&window, &wanted[i], sizeof(window));
+    }
+    uint8_t pixels[2][3] = {{100, 0, 255}, {100, 0, 255}}; /* times 0.5506 and 1.1461 */
+    for (int64_t i = 0; i < 2; i++)
+        tri_augment_colors(&augment, 2, i, pixels[i]);
+    assert_memory_equal(pixels, ((const uint8_t[2][3]){{55, 0, 140}, {115, 0, 255}}), sizeof(pixels));
+}
+
 /* Random crops are taken from the whole image; the same option works for images in memory. */
 static void augmentation_is_a_function_of_seed_epoch_and_index(void **state)
 {
@@ -485,6 +503,7 @@ int main(void)
         cmocka_unit_test(the_digest_depends_on_names_classes_and_pixels),
         cmocka_unit_test(classes_are_numbered_as_the_model_has_them),
         cmocka_unit_test(batches_depend_on_no_worker_thread_or_cache),
+        cmocka_unit_test(augmentation_is_as_documented),
         cmocka_unit_test(augmentation_is_a_function_of_seed_epoch_and_index),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
