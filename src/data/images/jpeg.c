@@ -148,9 +148,11 @@ static void version(char *text, size_t nbytes)
     snprintf(text, nbytes, "libjpeg %d", JPEG_LIB_VERSION);
 #endif
 }
-#else
-#define decode  NULL
-#define version NULL
+#define DECODE  decode
+#define VERSION version
+#else /* this build has no library */
+#define DECODE  NULL
+#define VERSION NULL
 #endif
 
 const tri_image_format tri_image_jpeg = {.name = "JPEG",
@@ -158,5 +160,5 @@ const tri_image_format tri_image_jpeg = {.name = "JPEG",
                                          .library = "libjpeg-turbo",
                                          .package = "libjpeg62-turbo-dev",
                                          .is = is_jpeg,
-                                         .decode = decode,
-                                         .version = version};
+                                         .decode = DECODE,
+                                         .version = VERSION};

@@ -123,9 +123,11 @@ static void version(char *text, size_t nbytes)
 {
     snprintf(text, nbytes, "libpng %s", png_get_libpng_ver(NULL));
 }
-#else
-#define decode  NULL
-#define version NULL
+#define DECODE  decode
+#define VERSION version
+#else /* this build has no library */
+#define DECODE  NULL
+#define VERSION NULL
 #endif
 
 const tri_image_format tri_image_png = {.name = "PNG",
@@ -133,5 +135,5 @@ const tri_image_format tri_image_png = {.name = "PNG",
                                         .library = "libpng",
                                         .package = "libpng-dev",
                                         .is = is_png,
-                                        .decode = decode,
-                                        .version = version};
+                                        .decode = DECODE,
+                                        .version = VERSION};

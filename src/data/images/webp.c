@@ -42,9 +42,11 @@ static void version(char *text, size_t nbytes)
     const int number = WebPGetDecoderVersion();
     snprintf(text, nbytes, "libwebp %d.%d.%d", number >> 16, number >> 8 & 255, number & 255);
 }
-#else
-#define decode  NULL
-#define version NULL
+#define DECODE  decode
+#define VERSION version
+#else /* this build has no library */
+#define DECODE  NULL
+#define VERSION NULL
 #endif
 
 const tri_image_format tri_image_webp = {.name = "WebP",
@@ -52,5 +54,5 @@ const tri_image_format tri_image_webp = {.name = "WebP",
                                          .library = "libwebp",
                                          .package = "libwebp-dev",
                                          .is = is_webp,
-                                         .decode = decode,
-                                         .version = version};
+                                         .decode = DECODE,
+                                         .version = VERSION};
