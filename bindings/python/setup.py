@@ -68,12 +68,12 @@ setup(
     ext_modules=[
         CppExtension(
             "trireme._C",
-            sorted(os.path.relpath(path, HERE) for path in glob.glob(f"{HERE}/src/*.cpp")),
+            ["src/all.cpp"],
             include_dirs=[INCLUDE],
             library_dirs=[LIBRARY],
             libraries=["trireme"],
             runtime_library_dirs=["$ORIGIN" if BUNDLE else os.path.realpath(LIBRARY)],
-            depends=[os.path.relpath(path, HERE) for path in glob.glob(f"{HERE}/src/*.hpp")],
+            depends=[os.path.relpath(path, HERE) for path in glob.glob(f"{HERE}/src/*pp")],
             extra_compile_args=["-O2", "-g0", "-Wall", "-Wextra", "-Wno-unused-parameter", "-Wno-deprecated-declarations", *STANDARD],
         )
     ],

@@ -111,9 +111,62 @@ static tri_status allReduce(tri_group *group, const at::Tensor &data, const Redu
     return tri_all_reduce(group, span.data, span.data, span.count, span.dtype, reduction.op, nullptr);
 }
 
+/* The elements of all ranks, in the order of the ranks. */
+static at::Tensor allGatherRows(tri_group *group, const at::Tensor &own, const std::vector<int64_t> &rows)
+{
+    std::vector<int64_t> shape = own.sizes().vec(), counts;
+    Span span = spanOf(own);
+    shape[0] = 1;
+    int64_t each = spanOf(at::empty(shape, own.options())).count;
+    for (int64_t count : rows)
+        counts.push_back(count * each);
+    shape[0] = std::accumulate(rows.begin(), rows.end(), int64_t(0));
+    at::Tensor all = at::empty(shape, own.options());
+    tri_blocks blocks = {counts.data(), nullptr};
+    check(tri_all_gather_v(group, span.data, all.data_ptr(), &blocks, span.dtype, nullptr));
+    return all;
+}
+
+/* Every rank adds the elements of all. */
+static void addSparse(tri_group *group, const at::Tensor &tensor)
+{
+    at::Tensor own = tensor.coalesce();
+    std::vector<int64_t> shape = {own.sparse_dim(), own.dim()}, rows;
+    shape.insert(shape.end(), own.sizes().begin(), own.sizes().end());
+    auto digest = static_cast<int64_t>(c10::get_hash(shape));
+    int64_t told[2] = {own._nnz(), digest};
+    std::vector<int64_t> all(2 * static_cast<size_t>(tri_group_count(group)));
+    check(tri_all_gather(group, told, all.data(), 2, TRI_I64, nullptr));
+    for (size_t i = 0; i < all.size(); i += 2) {
+        if (all[i + 1] != digest)
+            raise(TRI_EMISMATCH,
+                  "all_reduce: want sparse tensors of one shape, got another one of rank " + std::to_string(i / 2));
+        rows.push_back(all[i]);
+    }
+    at::Tensor indices = allGatherRows(group, own.indices().t().contiguous(), rows);
+    at::Tensor values = allGatherRows(group, own.values().contiguous(), rows);
+    at::Tensor into = tensor;
+    into.copy_(at::sparse_coo_tensor(indices.t(), values, own.sizes(), own.options()).coalesce());
+}
+
+WorkPtr Group::allreduceSparse(Tensors &tensors, const c10d::AllreduceOptions &opts)
+{
+    Reduction reduction = reductionOf(opts.reduceOp, tensors[0]);
+    if (reduction.op != TRI_REDUCE_SUM)
+        raise(TRI_EUNSUPPORTED,
+              std::string("all_reduce: a sparse tensor: want SUM of numbers, got ") + tri_reduce_name(reduction.op));
+    return start(c10d::OpType::ALLREDUCE, tensors, blocks(opts), opts.timeout, {},
+                 [group = members->group, tensor = tensors[0]] {
+                     addSparse(group, tensor);
+                     return TRI_OK;
+                 });
+}
+
 WorkPtr Group::allreduce(Tensors &tensors, const c10d::AllreduceOptions &opts)
 {
     wantOne("all_reduce", tensors.size());
+    if (tensors[0].layout() == at::kSparse)
+        return allreduceSparse(tensors, opts);
     Staging staging;
     at::Tensor data = staging.out(tensors[0], true);
     return start(c10d::OpType::ALLREDUCE, tensors, blocks(opts), opts.timeout, std::move(staging),

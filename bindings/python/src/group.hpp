@@ -31,6 +31,12 @@ using WorkPtr = c10::intrusive_ptr<c10d::Work>;
 using Tensors = std::vector<at::Tensor>;
 using TensorLists = std::vector<Tensors>;
 
+/* Calls of monitored_barrier on this rank. */
+struct Barriers {
+    uint64_t latest = 0; /* number of the latest one that this rank has joined or heard of */
+    std::string failure; /* rank 0: of the latest, "": it passed */
+};
+
 class Group : public Base
 {
   public:
@@ -92,6 +98,7 @@ class Group : public Base
     WorkPtr start(c10d::OpType type, Tensors outputs, bool blocks, std::chrono::milliseconds timeout, Staging staging,
                   Call call);
     double limitOf(std::chrono::milliseconds timeout) const;
+    WorkPtr allreduceSparse(Tensors &tensors, const c10d::AllreduceOptions &opts);
     WorkPtr pair(Tensors &tensors, int peer, int tag, bool sends);
     void wantOne(const char *what, size_t count) const;
     void wantRoot(const char *what, int64_t root) const;
@@ -99,8 +106,8 @@ class Group : public Base
     const c10::intrusive_ptr<c10d::Store> store_;
     double timeout_s_;
     uint64_t sequence_ = 0;
-    uint64_t monitored_ = 0; /* barriers of monitored_barrier so far */
-    WorkPtr latest_;         /* between startCoalescing and endCoalescing */
+    Barriers barriers_;
+    WorkPtr latest_; /* between startCoalescing and endCoalescing */
     bool coalescing_ = false;
 };
 

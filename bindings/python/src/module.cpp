@@ -2,9 +2,10 @@
  *
  * module.cpp: what Python sees of it: trireme._C. Every call that may wait gives up the GIL.
  */
-#include <torch/extension.h>
+#include <torch/csrc/utils/pybind.h>
 
 #include <pybind11/chrono.h>
+#include <pybind11/stl.h>
 
 #include "group.hpp"
 

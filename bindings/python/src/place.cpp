@@ -122,6 +122,21 @@ class Interruptible
 };
 thread_local bool Interruptible::raised_ = false;
 
+/* Threads of a closed queue. The caller may be one of them: an operation may be the last owner of its place. What the
+ * others still hold may need the GIL to go. */
+void joinAll(std::vector<std::thread> &threads)
+{
+    std::unique_ptr<pybind11::gil_scoped_release> released;
+    if (!threads.empty() && Py_IsInitialized() && PyGILState_Check())
+        released = std::make_unique<pybind11::gil_scoped_release>();
+    for (std::thread &thread : threads) {
+        if (thread.get_id() == std::this_thread::get_id())
+            thread.detach();
+        else
+            thread.join();
+    }
+}
+
 std::mutex places_mutex;
 std::vector<std::weak_ptr<Place>> places;
 
@@ -167,15 +182,14 @@ std::shared_ptr<Place> Place::joinByStarter(double timeout_s)
 
 bool Place::leave(double seconds)
 {
+    std::vector<std::thread> threads;
     {
         std::unique_lock<std::mutex> lock(queue_->mutex);
         auto deadline = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
         moveOpen(*queue_);
         while (queue_->busy || queue_->marking || !queue_->items.empty() || !queue_->completed.empty()) {
-            if (!queue_->busy && !queue_->items.empty()) {
-                runFirst(queue_, lock);
-                continue;
-            }
+            if (hasWork(*queue_))
+                wakeThread(queue_); /* this thread waits no longer than `seconds` */
             queue_->waiting++;
             bool late = queue_->ended.wait_until(lock, deadline) == std::cv_status::timeout;
             queue_->waiting--;
@@ -184,10 +198,19 @@ bool Place::leave(double seconds)
         }
         queue_->closed = true;
         queue_->work.notify_all();
+        threads.swap(queue_->threads);
     }
+    joinAll(threads);
     tri_comm_leave(comm_);
     comm_ = nullptr;
     return true;
+}
+
+void Place::abandon()
+{
+    std::lock_guard<std::mutex> lock(queue_->mutex);
+    queue_->closed = true;
+    queue_->work.notify_all();
 }
 
 Place::~Place()
@@ -207,8 +230,10 @@ void Place::leaveAll()
     for (auto &weak : all) {
         std::shared_ptr<Place> place = weak.lock();
         /* What still runs waits for a rank that does not come; the end of the process tells the others. */
-        if (place && place->comm_ && !place->leave(1))
+        if (place && place->comm_ && !place->leave(1)) {
+            place->abandon();
             new std::shared_ptr<Place>(place); /* its thread goes on, so it is never freed */
+        }
     }
 }
 

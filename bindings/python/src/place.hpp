@@ -138,8 +138,11 @@ class Place : public std::enable_shared_from_this<Place>
     /* Pairs that were asked for begin. */
     void flush();
     bool isOpen(const c10::intrusive_ptr<Pairs> &pairs);
-    /* Waits at most `seconds` for what is queued, then leaves; false: something still runs, and nothing was left. */
+    /* Waits at most `seconds` for what is queued, then leaves and ends the threads; false: something still runs, and
+     * nothing was left. */
     bool leave(double seconds);
+    /* The process ends: what still runs touches nothing of Python's any more when it is through. */
+    void abandon();
 
   private:
     struct Queue {
@@ -152,6 +155,8 @@ class Place : public std::enable_shared_from_this<Place>
         int waiting = 0;
         int idle = 0;    /* threads that look for something to do */
         int marking = 0; /* threads that mark a future, and so may be in a callback */
+        std::vector<std::thread> threads;
+        ~Queue();
     };
     using QueuePtr = std::shared_ptr<Queue>;
 

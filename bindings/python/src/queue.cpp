@@ -113,6 +113,12 @@ c10::intrusive_ptr<c10::ivalue::Future> Operation::getFuture()
 
 /* --- the queue; `lock` is of its mutex ---------------------------------------------------------------------------- */
 
+Place::Queue::~Queue()
+{
+    for (std::thread &thread : threads)
+        thread.detach();
+}
+
 bool Place::hasWork(const Queue &queue)
 {
     return !queue.completed.empty() || (!queue.busy && !queue.items.empty());
@@ -126,7 +132,7 @@ void Place::wakeThread(const QueuePtr &queue)
         return;
     }
     try {
-        std::thread([queue] { thread(queue); }).detach();
+        queue->threads.emplace_back([queue] { thread(queue); });
         queue->idle++;
     } catch (const std::system_error &) {
         /* No thread now: whoever waits serves the queue, and the next operation tries again. */
@@ -142,6 +148,10 @@ void Place::runFirst(const QueuePtr &queue, std::unique_lock<std::mutex> &lock)
     bool has_future = operation->execute();
     lock.lock();
     queue->busy = false;
+    if (queue->closed) { /* abandoned */
+        (void)operation.release();
+        return;
+    }
     if (has_future)
         queue->completed.push_back(std::move(operation));
     if (queue->waiting)

@@ -71,7 +71,7 @@ template <class... Words> [[noreturn]] void refuse(const Words &...words)
 void want(const at::Tensor &tensor)
 {
     if (tensor.layout() != at::kStrided)
-        refuse("want a dense tensor, got one of layout ", tensor.layout());
+        refuse("want a dense tensor (all_reduce also takes sparse COO ones), got one of layout ", tensor.layout());
     if (!tensor.device().is_cpu())
         refuse("want a tensor on the CPU, got one on ", tensor.device());
 }

@@ -105,6 +105,23 @@ class Collectives(unittest.TestCase):
         for tensor in tensors:
             self.same(tensor, torch.full_like(tensor, sum(range(1, self.world + 1))))
 
+    def test_all_reduce_of_sparse_tensors_is_that_of_dense_ones(self):
+        shapes = [((9,), 1), ((5, 4), 2), ((6, 3), 1), ((2, 3, 4), 2)]  # of the tensor, and how many dimensions are sparse
+        for dtype in (torch.float64, torch.float32, torch.bfloat16, torch.int64):
+            for shape, sparse_dim in shapes:
+                for count in (0, 1, 6 * self.rank):  # indices come more than once, in no order, or on no rank
+                    places = torch.stack([(torch.arange(count) * (5 + i) + self.rank) % shape[i] for i in range(sparse_dim)])
+                    values = (torch.arange(count) % 3 + 1).reshape(-1, *[1] * (len(shape) - sparse_dim)).to(dtype)
+                    tensor = torch.sparse_coo_tensor(places, values.expand(count, *shape[sparse_dim:]), shape)
+                    want = tensor.to_dense()
+                    dist.all_reduce(want)
+                    dist.all_reduce(tensor)
+                    self.assertTrue(tensor.is_sparse and tensor.is_coalesced() and tensor.sparse_dim() == sparse_dim)
+                    self.same(tensor.to_dense(), want)
+        tensor = torch.eye(3).to_sparse()
+        dist.all_reduce(tensor, async_op=True).wait()
+        self.same(tensor.to_dense(), torch.eye(3) * self.world)
+
     def test_broadcast_and_reduce(self):
         for root in range(self.world):
             for dtype in MOVED:
@@ -133,6 +150,9 @@ class Collectives(unittest.TestCase):
         dist.all_gather(outputs, torch.full((3 * self.rank + 1,), float(self.rank)))
         for r, got in enumerate(outputs):
             self.same(got, torch.full((3 * r + 1,), float(r)))
+        outputs = [torch.empty(r) for r in range(self.world)]
+        dist.all_gather(outputs, torch.full((self.rank,), float(self.rank)))
+        self.same(torch.cat(outputs), torch.cat([torch.full((r,), float(r)) for r in range(self.world)]))
         table = torch.zeros(4, self.world)
         dist.all_gather(list(table.unbind(1)), torch.full((4,), self.rank + 1.0))
         self.same(table, torch.arange(1, self.world + 1, dtype=torch.float32).expand(4, self.world))

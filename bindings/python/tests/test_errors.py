@@ -33,8 +33,15 @@ class Arguments(unittest.TestCase):
         self.refuses("want numbers that can be combined .* got Short", dist.all_reduce, ones.to(torch.int16))
         self.refuses("bool: want SUM, PRODUCT, MIN or MAX, got an average", dist.all_reduce, torch.tensor([True]),
                      op=dist.ReduceOp.AVG)
-        self.refuses("want a dense tensor, got one of layout Sparse|with arguments from the 'SparseCPU' backend", dist.broadcast,
-                     torch.eye(3).to_sparse(), 0)
+
+    def test_sparse_tensors(self):
+        sparse = torch.eye(3).to_sparse()
+        for op, name in ((dist.ReduceOp.MAX, "max"), (dist.ReduceOp.AVG, "average"), (dist.ReduceOp.PRODUCT, "product")):
+            self.refuses(f"a sparse tensor: want SUM of numbers, got {name}", dist.all_reduce, sparse, op=op)
+        dense = "want a dense tensor .all_reduce also takes sparse COO ones., got one of layout Sparse"
+        self.refuses(f"{dense}|with arguments from the 'SparseCPU' backend", dist.broadcast, sparse, 0)
+        self.refuses(f"{dense}Csr|with arguments from the 'SparseCsrCPU' backend", dist.all_reduce, torch.eye(3).to_sparse_csr())
+        self.assertEqual(dist.all_reduce(sparse), None)  # all is well
 
     def test_shapes(self):
         self.refuses(f"all_gather: want a list of {self.world} tensors, got 1", dist.all_gather, [torch.ones(2)],
@@ -77,6 +84,12 @@ class Failures(unittest.TestCase):
 
     def test_ranks_with_other_roots(self):
         self.job("roots")
+
+    def test_ranks_with_sparse_tensors_of_other_shapes(self):
+        self.job("shapes")
+
+    def test_an_operation_that_ends_with_python_is_no_crash(self):
+        self.job("ends")
 
     def test_a_monitored_barrier_names_the_late_ranks(self):
         self.job("monitored", 3)
@@ -151,6 +164,44 @@ def roots(rank):
     fails(calls, "broadcast", "root 0", "root 1")
 
 
+def shapes(rank):
+    dist.init_process_group("trireme", timeout=timedelta(seconds=20))
+    fails(lambda: dist.all_reduce(torch.eye(3 + rank).to_sparse()), "want sparse tensors of one shape")
+
+
+class Pause:
+    """A global one: Python takes it away after its threads were told to end, and before the process ends."""
+
+    def __init__(self, files):
+        self.files, self.sleep, self.exists, self.open = files, time.sleep, os.path.exists, open
+
+    def __del__(self):
+        self.open(self.files[0], "w").close()
+        while not self.exists(self.files[1]):
+            self.sleep(0.01)
+        self.sleep(0.2)
+
+
+def ends(rank):
+    """Rank 1 makes the operation that rank 0 waits for when rank 0's Python is half gone."""
+    global pause
+    dist.init_process_group("trireme", timeout=timedelta(seconds=20))
+    files = [f"/tmp/trireme-ends-{os.environ['MASTER_PORT']}-{turn}" for turn in range(2)]
+    if rank == 0:
+        dist.all_reduce(torch.ones(3), async_op=True).get_future().then(str)  # no function of this file: its globals would stay
+        pause = Pause(files)
+        return
+    try:
+        while not os.path.exists(files[0]):
+            time.sleep(0.01)
+        dist.all_reduce(torch.ones(3))
+    finally:
+        open(files[1], "w").close()
+        time.sleep(0.5)
+        for path in files:
+            os.remove(path)
+
+
 def monitored(rank):
     dist.init_process_group("trireme", timeout=timedelta(seconds=20))
     group = dist.distributed_c10d._get_default_group()
@@ -162,12 +213,19 @@ def monitored(rank):
         store.set("turn", "1")
     else:  # too late: both hear of it
         store.wait(["turn"])
-        fails(lambda: group.monitored_barrier(timedelta(seconds=20)), f"Rank {rank} successfully reached", names)
+        fails(lambda: group.monitored_barrier(timedelta(seconds=20)),
+              f"Rank {rank} successfully reached monitoredBarrier, but received errors while waiting for send/recv from rank 0", names)
     dist.barrier()
     if rank == 0:
-        took = fails(lambda: group.monitored_barrier(timedelta(0)), "Rank 1 failed to pass monitoredBarrier")
+        took = fails(lambda: group.monitored_barrier(timedelta(0)), "Rank 0 timed out in monitoredBarrier after ",
+                     "Rank 1 failed to pass monitoredBarrier")
         assert took < 5, took
-    dist.barrier()  # the group still works
+    dist.barrier()
+    if rank != 0:
+        fails(lambda: group.monitored_barrier(timedelta(seconds=20)), f"Rank {rank} successfully reached")
+    dist.barrier()
+    group.monitored_barrier(timedelta(seconds=20))  # the group still works, though ranks 1 and 2 missed a barrier
+    dist.barrier()
 
 
 def interrupt(rank):

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sub-groups, handles and futures, sends and receives."""
+"""Sub-groups, handles and futures, sends and receives, checkpoints beside training."""
 import gc
+import os
+import tempfile
 import threading
 import time
 import unittest
@@ -11,6 +13,10 @@ import torch.distributed as dist
 
 import ranks
 
+try:
+    import torch.distributed.checkpoint as dcp
+except ImportError:
+    dcp = None
 BIG = 3_000_000  # elements: more than any ring holds
 
 
@@ -218,6 +224,51 @@ class Groups(unittest.TestCase):
             got = torch.empty(1)
             dist.recv(got, 0, group=group)
             self.assertEqual(got.item(), 3)
+
+    def test_threads_end_with_their_group(self):
+        def count():
+            return len(os.listdir("/proc/self/task"))
+
+        before = count()
+        group = dist.new_group()
+        for work in [dist.all_reduce(torch.ones(3), group=group, async_op=True) for _ in range(3)]:
+            work.get_future().then(lambda future: future.value()).wait()
+        self.assertGreater(count(), before)
+        del work
+        dist.destroy_process_group(group)
+        del group
+        gc.collect()
+        deadline = time.time() + 20  # a joined thread is seen for a moment
+        while count() > before and time.time() < deadline:
+            time.sleep(0.01)
+        self.assertEqual(count(), before)
+
+    @unittest.skipUnless(hasattr(dcp, "async_save"), "torch 2 only")
+    def test_a_checkpoint_is_saved_by_a_group_beside_training(self):
+        group = dist.new_group()
+        own = f"rank {self.rank}"
+        state = {"model": torch.arange(50_000.0), own: torch.full((50_000,), self.rank + 1.0), "step": 3}
+        folder = [tempfile.TemporaryDirectory() if self.rank == 0 else None]
+        names = [folder[0].name if self.rank == 0 else None]
+        dist.broadcast_object_list(names)
+        for turn in range(2):
+            path, want = f"{names[0]}/{turn}", state["model"].clone()
+            saved = dcp.async_save(state, checkpoint_id=path, process_group=group)
+            for step in range(1_000_000):  # until the save is through on all ranks
+                told = torch.tensor([int(saved.done()), step])
+                dist.all_reduce(told)
+                self.assertEqual(told[1].item(), step * self.world)
+                state["model"] += 1  # what is saved is a copy
+                if told[0].item() == self.world:
+                    break
+            saved.result()
+            got = {"model": torch.zeros(50_000), own: torch.zeros(50_000), "step": 0}
+            dcp.load(got, checkpoint_id=path, process_group=group)
+            self.assertTrue(torch.equal(got["model"], want) and torch.equal(got[own], state[own]))
+            self.assertEqual(got["step"], 3)
+        dist.barrier()
+        if self.rank == 0:
+            folder[0].cleanup()
 
 
 if __name__ == "__main__":

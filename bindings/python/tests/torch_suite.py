@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs PyTorch's own tests of torch.distributed (DistributedTest, part of its wheel) on CPU, with Gloo and with Trireme.
 
-    python tests/torch_suite.py [--backends gloo,trireme] [--world 3] [--only REGEX] [--limit SECONDS]
+    python tests/torch_suite.py [--backends gloo,trireme] [--world 3] [--only REGEX] [--skip REGEX] [--limit SECONDS]
 
 Prints the tests that end differently, and how many passed, failed and were skipped with each backend. It takes minutes,
 so it is not one of the tests that ctest runs. Needs PyTorch 2 from PyPI, and its packages expecttest and numpy.
@@ -22,6 +22,8 @@ import time
 import traceback
 from datetime import timedelta
 
+import ranks
+
 
 def load_suite():
     from torch.testing._internal.distributed import distributed_test as suite
@@ -33,6 +35,8 @@ def run_test(suite, case, rank, world, backend):
     import unittest
 
     import torch.distributed as dist
+    from torch.testing._internal.common_utils import set_rng_seed
+    set_rng_seed(1234)  # as the setUp of PyTorch's tests: ranks draw the same numbers
     limit = suite.CUSTOM_PG_TIMEOUT.get(case._testMethodName, suite.default_pg_timeout)
     dist.init_process_group(backend, init_method=case.init_method, world_size=world, rank=rank,
                             timeout=timedelta(seconds=limit))
@@ -74,11 +78,13 @@ class Ranks:
         for name in ("barrier", "test_dir", "init_dir"):
             os.mkdir(os.path.join(self.folder, name))
         self.tests = 0
+        port = ranks.free_port()
         self.log = open(os.path.join(self.folder, "log"), "w+")
         self.processes = []
         for rank in range(world):
             environment = dict(os.environ, BACKEND=backend, WORLD_SIZE=str(world), TEMP_DIR=self.folder, OMP_NUM_THREADS="1",
-                               CUDA_VISIBLE_DEVICES="", SUITE_RANK=str(rank))
+                               CUDA_VISIBLE_DEVICES="", SUITE_RANK=str(rank), MASTER_ADDR="127.0.0.1", MASTER_PORT=port,
+                               RANK=str(rank))
             self.processes.append(subprocess.Popen([sys.executable, "-W", "ignore", __file__], env=environment, text=True,
                                                    stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.log))
 
@@ -131,6 +137,7 @@ def main():
     parser.add_argument("--backends", default="gloo,trireme")
     parser.add_argument("--world", type=int, default=3)
     parser.add_argument("--only", default="")
+    parser.add_argument("--skip", default="cuda|nccl|gpu", help="tests to leave out (default: those that want a GPU)")
     parser.add_argument("--limit", type=float, default=60, help="seconds for a test")
     args = parser.parse_args()
     os.environ.update(BACKEND="gloo", WORLD_SIZE=str(args.world), TEMP_DIR=tempfile.gettempdir())
@@ -138,7 +145,8 @@ def main():
         _, suite_class = load_suite()
     except ImportError as error:
         sys.exit(f"want PyTorch 2 with its tests (pip install torch expecttest numpy), got: {error}")
-    names = sorted(name for name in dir(suite_class) if name.startswith("test_") and re.search(args.only, name))
+    names = sorted(name for name in dir(suite_class) if name.startswith("test_") and re.search(args.only, name)
+                   and not (args.skip and re.search(args.skip, name)))
     backends = args.backends.split(",")
     outcomes = {backend: run_backend(backend, names, args.world, args.limit) for backend in backends}
     for name in names:
