@@ -80,6 +80,15 @@ static bool is_empty(const tri_call *call)
     return call->count == 0 && blocks_are_empty(call, &call->in_blocks) && blocks_are_empty(call, &call->out_blocks);
 }
 
+/* Does a buffer that this rank reads or writes have no elements of it? `own`: its blocks, `other`: those of the other
+ * buffer, of which this one is a block. */
+static bool has_nothing(const tri_call *call, const tri_blocks *own, const tri_blocks *other)
+{
+    if (own->counts)
+        return blocks_are_empty(call, own);
+    return other->counts ? other->counts[call->group->rank] == 0 : call->count == 0;
+}
+
 static tri_status check(tri_call *call)
 {
     const char *what = tri_comm_op_name(call->op);
@@ -95,10 +104,11 @@ static tri_status check(tri_call *call)
         return tri_fail(TRI_EINVAL, "%s: want a rank from 0 to %d, got %d", what, ranks - 1, call->root);
     TRI_TRY(check_blocks(call, &call->in_blocks, call->op != TRI_COMM_SCATTER || call->root == call->group->rank));
     TRI_TRY(check_blocks(call, &call->out_blocks, call->op != TRI_COMM_GATHER || call->root == call->group->rank));
-    if (is_empty(call)) {
-        call->in = call->in ? call->in : nothing;
-        call->out = call->out ? call->out : nothing;
-    }
+    bool empty = is_empty(call);
+    if (!call->in && (empty || (reads(call) && has_nothing(call, &call->in_blocks, &call->out_blocks))))
+        call->in = nothing;
+    if (!call->out && (empty || (writes(call) && has_nothing(call, &call->out_blocks, &call->in_blocks))))
+        call->out = nothing;
     if ((!call->in && reads(call)) || (!call->out && writes(call)))
         return tri_fail(TRI_EINVAL, "%s of %" PRId64 " elements: want a buffer, got NULL", what, call->count);
     return TRI_OK;
