@@ -7,7 +7,6 @@ import os
 import pathlib
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -18,25 +17,16 @@ TEST_STORE = str(pathlib.Path(sys.argv.pop(2)).resolve()) if len(sys.argv) > 2 e
 
 from elastic import Elastic
 from launched import TRIREME, workers_in
+from ports import free_port
 
 STEPS = ("train.steps=5000",)
-
-
-def free_ports(count):
-    sockets = [socket.socket() for _ in range(count)]
-    for one in sockets:
-        one.bind(("127.0.0.1", 0))
-    ports = [one.getsockname()[1] for one in sockets]
-    for one in sockets:
-        one.close()
-    return ports
 
 
 class Etcd:
     """A cluster on loopback."""
 
     def __init__(self, folder, count, *words, scheme="http"):
-        ports = free_ports(2 * count)
+        ports = [free_port() for _ in range(2 * count)]
         self.folder, self.scheme, self.words = pathlib.Path(folder), scheme, words
         self.clients, self.peers = ports[:count], ports[count:]
         self.processes = [self.start(i) for i in range(count)]
@@ -158,7 +148,7 @@ if __name__ == "__main__":
         config.write("model: {name: mlp}\ndata: {name: synthetic}\n")
         config.flush()
         asked = subprocess.run([TRIREME, "train", config.name, "-n", "1", "--elastic", "1:1", "--out", "/tmp/trireme-no-run", "--store",
-                                f"etcd://127.0.0.1:{free_ports(1)[0]}?auth=/nowhere"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+                                f"etcd://127.0.0.1:{free_port()}?auth=/nowhere"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     if not shutil.which("etcd") or not shutil.which("etcdctl") or "this build has no etcd" in asked.stdout:
         print("skipped: no etcd (tools/deps etcd)")
         raise SystemExit(77)

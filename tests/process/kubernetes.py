@@ -23,6 +23,7 @@ import time
 import unittest
 
 from launched import PYPI, TRIREME
+from ports import free_port
 
 sys.path += glob.glob(str(pathlib.Path(PYPI).parents[1] / "lib/python3*/site-packages"))
 try:
@@ -60,13 +61,6 @@ volumes: [{{name: data, persistentVolumeClaim: {{claimName: data}}}}]
 mounts: [{{name: data, mountPath: /data, readOnly: true}}]
 env: [{{name: A, value: b}}]
 """
-
-
-def free_port():
-    import socket
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
 
 
 def strict(schema):

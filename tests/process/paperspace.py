@@ -3,18 +3,15 @@
 
 usage: paperspace.py TRIREME
 """
-import socket
 import sys
 
 from page_commands import run
+from ports import free_port
 
 WAYS = 3  # alone, a host file, TF_CONFIG
 
 def main():
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    text, found = run("paperspace.md", 100, TRIREME_PORT=str(port))
+    text, found = run("paperspace.md", 100, TRIREME_PORT=str(free_port()))
     if len(found) != WAYS or len(set(found)) != 1:
         sys.exit(f"{text}\npaperspace.py: want {WAYS} equal lines of weights, found {found}")
     print(f"paperspace.py: {WAYS} times the weights {found[0]}")

@@ -15,6 +15,7 @@ import unittest
 
 from coordinator import Coordinator
 from launched import workers_in
+from ports import free_port
 
 SSHD = shutil.which("sshd", path=os.environ["PATH"] + ":/usr/sbin:/sbin")
 HOSTS = ("127.0.0.2", "127.0.0.3")
@@ -60,9 +61,7 @@ class Ssh(Coordinator):
         if os.geteuid() == 0:
             pathlib.Path("/run/sshd").mkdir(exist_ok=True)
         for _ in range(5):  # another program may take the port meanwhile
-            with socket.socket() as probe:
-                probe.bind((HOSTS[0], 0))
-                self.port = probe.getsockname()[1]
+            self.port = free_port(HOSTS[0])
             listen = "".join(f"ListenAddress {host}:{self.port}\n" for host in HOSTS)
             (self.path / "sshd.conf").write_text(f"{listen}HostKey {self.path}/host\nAuthorizedKeysFile {self.path}/authorized\nPidFile none\nUsePAM no\n"
                                                  "StrictModes no\nPasswordAuthentication no\nKbdInteractiveAuthentication no\nMaxStartups 100\n")

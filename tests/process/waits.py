@@ -7,7 +7,6 @@ import json
 import os
 import pathlib
 import signal
-import socket
 import subprocess
 import tempfile
 import threading
@@ -15,6 +14,7 @@ import time
 import unittest
 
 from launched import TRIREME
+from ports import free_port
 
 CONFIG = """
 model: {name: mlp, hidden: [8]}
@@ -22,12 +22,6 @@ data: {name: synthetic, synthetic_count: 64, synthetic_width: 8}
 train: {batch: 16, epochs: 1, threads: 1}
 """
 LIMIT_S = 120  # of a busy machine; nothing here waits for it
-
-
-def free_port():
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
 
 
 def torch(rank, address="127.0.0.1", world=2):

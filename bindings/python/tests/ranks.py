@@ -5,24 +5,20 @@ A test file ends with `ranks.main()`. Without RANK in the environment it starts 
 printed is printed.
 """
 import os
-import socket
 import subprocess
 import sys
 import unittest
 from datetime import timedelta
 
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../../tests/process"))
+from ports import free_port  # noqa: E402
+
 LIMIT_S = 120
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return str(probe.getsockname()[1])
 
 
 def environment(rank, world, port):
     return dict(os.environ, RANK=str(rank), WORLD_SIZE=str(world), LOCAL_RANK=str(rank), MASTER_ADDR="127.0.0.1",
-                MASTER_PORT=port, OMP_NUM_THREADS="1", TRIREME_TEST_RANKS="1")
+                MASTER_PORT=str(port), OMP_NUM_THREADS="1", TRIREME_TEST_RANKS="1")
 
 
 def start(command, world):

@@ -125,7 +125,7 @@ class Starters(unittest.TestCase):
     @unittest.skipIf(not TORCH_2 and sys.version_info >= (3, 11), "torchrun of torch 1.13 fails on Python 3.11")
     def test_torchrun(self):
         command = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "2", "--master_port",
-                   ranks.free_port(), EXAMPLE]
+                   str(ranks.free_port()), EXAMPLE]
         self.assertEqual(self.started(command), self.two)
 
     def test_trireme_launch(self):

@@ -78,7 +78,7 @@ class Ranks:
         for name in ("barrier", "test_dir", "init_dir"):
             os.mkdir(os.path.join(self.folder, name))
         self.tests = 0
-        port = ranks.free_port()
+        port = str(ranks.free_port())
         self.log = open(os.path.join(self.folder, "log"), "w+")
         self.processes = []
         for rank in range(world):
