@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 import unittest
+from unittest import mock
 
 import ranks
 
@@ -51,6 +52,14 @@ class Joining(unittest.TestCase):
             for rank in (0, 1):
                 with self.subTest(way=way, rank=rank):
                     self.interrupt(way, rank)
+
+    def test_other_backends_meet_as_without_trireme(self):
+        import torch.distributed as dist
+        import trireme.torch  # noqa: F401
+        with mock.patch.dict(os.environ):
+            os.environ.pop("RANK", None)
+            with self.assertRaisesRegex(ValueError, "environment variable RANK expected"):
+                dist.init_process_group("gloo")
 
 
 if __name__ == "__main__":

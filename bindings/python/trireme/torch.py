@@ -86,12 +86,33 @@ def _store_of_old_torch(host, port, world, is_master=False, timeout=timedelta(mi
     return dist.TCPStore(host, port, world, is_master, timeout, wait_for_workers=False, multi_tenant=multi_tenant)
 
 
+def _is_asked_for():
+    """Whether init_process_group makes a group of this backend now: torch does not tell its handlers of rendezvous."""
+    frame = sys._getframe(1)
+    while frame and frame.f_code.co_name != "init_process_group":
+        frame = frame.f_back
+    return frame is not None and "trireme" in str(frame.f_locals.get("backend")).lower()
+
+
+def _meet_as_torch(url, **kwargs):
+    """What torch's own env:// finds; PyTorch 1 makes its store another way meanwhile."""
+    store_of_torch = _rendezvous.TCPStore
+    if _IS_OLD:
+        _rendezvous.TCPStore = _store_of_old_torch
+    try:
+        return next(_env_of_torch(url, **kwargs))
+    finally:
+        _rendezvous.TCPStore = store_of_torch
+
+
 def _env(url, **kwargs):
-    """env://, where RANK may be said by another starter."""
+    """env://, where RANK may be said by another starter; it stays as it was for other backends."""
+    if not _is_asked_for():
+        return _env_of_torch(url, **kwargs)
     if not os.environ.get("RANK") and "rank=" not in url:
         return _meet(url, **kwargs)
     place = f"{os.environ.get('MASTER_ADDR', '?')}:{os.environ.get('MASTER_PORT', '?')}"
-    return iter([_beside(lambda: next(_env_of_torch(url, **kwargs)), f"the other ranks at {place}")])
+    return iter([_beside(lambda: _meet_as_torch(url, **kwargs), f"the other ranks at {place}")])
 
 
 def _leave():
@@ -108,8 +129,6 @@ def register():
     dist.register_rendezvous_handler("trireme", _meet)
     # torch has no way to extend a scheme, and `init_process_group("trireme")` means env://.
     _rendezvous._rendezvous_handlers["env"] = _env
-    if _IS_OLD:
-        _rendezvous.TCPStore = _store_of_old_torch
     atexit.register(_leave)
 
 
