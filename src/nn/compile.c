@@ -232,6 +232,14 @@ static void types_decide(tri_graph *graph)
     }
 }
 
+bool tri_graph_has_halves(const tri_graph *graph)
+{
+    bool has = false;
+    for (int o = 0; o < graph->op_count; o++)
+        has = has || graph->values[graph->ops[o].output].dtype == graph->config.precision;
+    return has && graph->config.precision != TRI_F32;
+}
+
 /* The gradient of a value is wanted when a parameter that moves stands somewhere above it, that of a parameter when it
  * moves. */
 static void grads_decide(tri_graph *graph)

@@ -104,6 +104,8 @@ void tri_graph_memory(const tri_graph *graph, size_t *planned_nbytes, size_t *pl
  * parameters move but those that config->frozen marks. slot_nbytes: of those, for each slot; 0: there is but one. */
 tri_status tri_graph_memory_find(const tri_model *model, const tri_graph_config *config, size_t *planned_nbytes,
                                  size_t *slot_nbytes);
+/* Whether it computes any value in config->precision where that is not f32. */
+bool tri_graph_has_halves(const tri_graph *graph);
 /* Floating point operations of one sample, forward and backward (matmul-like ops only). */
 double tri_graph_flops(const tri_graph *graph);
 

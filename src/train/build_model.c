@@ -161,12 +161,24 @@ static tri_status store_build(tri_job *job, const tri_model *model)
     return store_make(job, model);
 }
 
+/* An option that changes nothing is told. */
+static void precision_check(const tri_job *job, const tri_graph_config *config)
+{
+    if (job->graph && config->training && config->precision != TRI_F32 && job->rank == 0 &&
+        !tri_graph_has_halves(job->graph))
+        tri_log(TRI_LOG_WARN,
+                "train.precision %s changes nothing in this model: want a linear layer before the last one, or an "
+                "embedding; convolutions before them compute in f32",
+                tri_dtype_name(config->precision));
+}
+
 /* What is made for these ranks. */
 static tri_status graph_build(tri_job *job, const tri_model *model)
 {
     tri_graph_config config;
     TRI_TRY(graph_config(job, &config));
     TRI_TRY(graph_make(job, model, &config));
+    precision_check(job, &config);
     TRI_TRY(tri_job_batch_sums_make(job, model));
     return job->comm ? tri_job_flops_meet(job) : TRI_OK;
 }
