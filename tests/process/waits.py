@@ -48,7 +48,7 @@ class Process:
 
     def __init__(self, command, variables, folder):
         environment = {name: value for name, value in os.environ.items() if not name.startswith(("TRIREME_", "SLURM_", "OMPI_"))}
-        self.said, self.changed = "", threading.Condition()
+        self.said, self.is_over, self.changed = "", False, threading.Condition()
         self.process = subprocess.Popen(command, env={**environment, **variables}, cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                                         stderr=subprocess.PIPE, text=True)
         threading.Thread(target=self.read, daemon=True).start()
@@ -58,10 +58,13 @@ class Process:
             with self.changed:
                 self.said += line
                 self.changed.notify_all()
+        with self.changed:
+            self.is_over = True
+            self.changed.notify_all()
 
     def wait_for(self, word):
         with self.changed:
-            return self.changed.wait_for(lambda: word in self.said or self.process.poll() is not None, LIMIT_S) and word in self.said
+            return self.changed.wait_for(lambda: word in self.said or self.is_over, LIMIT_S) and word in self.said
 
     def catches(self, number):
         """The signal does not end it by the kernel's own hand any more."""
