@@ -13,7 +13,7 @@
 #include "base/ask.h"
 #include "base/fs.h"
 #include "base/log.h"
-#include "train/job.h"
+#include "train/features.h"
 #include "train/looks.h"
 
 static bool has_tail(const tri_job *job)
@@ -106,7 +106,7 @@ static tri_status asks_meet(tri_job *job)
     return TRI_OK;
 }
 
-tri_status tri_job_asks_grant(tri_job *job)
+static tri_status step_end(tri_job *job)
 {
     if (!has_tail(job))
         TRI_TRY(asks_meet(job));
@@ -117,3 +117,5 @@ tri_status tri_job_asks_grant(tri_job *job)
     TRI_TRY(tri_job_watch_step(job, look));
     return steps > 0 ? tri_job_trace_ask(job, steps) : TRI_OK;
 }
+
+const tri_feature tri_feature_requests = {.name = "requests", .step_end = step_end};

@@ -13,7 +13,7 @@
 #include "base/fs.h"
 #include "base/json.h"
 #include "base/log.h"
-#include "train/job.h"
+#include "train/features.h"
 
 #define BEST_FILE "best.json"
 
@@ -40,7 +40,7 @@ static tri_status best_read(const char *path, int64_t *step, double *loss)
     return status;
 }
 
-tri_status tri_job_best_open(tri_job *job)
+static tri_status form(tri_job *job)
 {
     char folder[1200], path[1300];
     int64_t step;
@@ -92,3 +92,5 @@ tri_status tri_job_best_offer(tri_job *job)
         tri_log(TRI_LOG_WARN, "%s", tri_last_error());
     return status == TRI_ENOMEM ? status : TRI_OK;
 }
+
+const tri_feature tri_feature_best = {.name = "best", .form = form};

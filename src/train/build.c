@@ -268,6 +268,7 @@ static tri_status identify(tri_job *job, tri_dataset *dataset)
 
 tri_status tri_job_build(tri_job *job, const tri_job_setup *setup)
 {
+    job->elastic.console = setup->console;
     TRI_TRY(tri_job_configure(job, setup));
     TRI_TRY(tri_stragglers_check(&job->config, false));
     tri_dataset *dataset = NULL;
@@ -303,7 +304,7 @@ tri_status tri_job_build(tri_job *job, const tri_job_setup *setup)
     if (status == TRI_OK && job->servers.client)
         status = tri_job_servers_start(job);
     if (status == TRI_OK)
-        status = tri_job_form_run(job, dataset, setup->console);
+        status = tri_job_form_run(job, dataset);
     tri_dataset_close(dataset);
     return status;
 }

@@ -7,9 +7,10 @@
  */
 #include <math.h>
 #include <signal.h>
+#include <stdio.h>
 #include <string.h>
 
-#include "train/job.h"
+#include "train/features.h"
 
 /* Of ranks that share one model out, and all have the same sums, the first one counts them. */
 static void count_sums(tri_job *job, int64_t first, int64_t count, const float (*sums)[4])
@@ -98,3 +99,37 @@ tri_status tri_job_evaluate(tri_job *job)
     job->test.accuracy = job->test.classes ? total[TRI_TAIL_RIGHT] / total[TRI_TAIL_WEIGHT] : NAN;
     return TRI_OK;
 }
+
+tri_status tri_job_evaluate_and_tell(tri_job *job)
+{
+    tri_status status = tri_job_evaluate(job);
+    if (status == TRI_ECANCELED) { /* what is due after it is done, and the run stops */
+        job->stop_wanted = true;
+        return TRI_OK;
+    }
+    TRI_TRY_IN(status, "while evaluating after step %lld", (long long)job->step);
+    const tri_job_test *test = &job->test;
+    if (!test->loader)
+        return TRI_OK;
+    if (job->metrics)
+        TRI_TRY(tri_metrics_write_test(job->metrics, job->step - 1, test->loss, test->accuracy, test->perplexity));
+    char accuracy[48] = "", perplexity[48] = "";
+    if (!isnan(test->accuracy)) /* of classes alone */
+        snprintf(accuracy, sizeof(accuracy), "  test accuracy %.4f", test->accuracy);
+    if (!isnan(test->perplexity))
+        snprintf(perplexity, sizeof(perplexity), "  test perplexity %.4g", test->perplexity);
+    if (job->console && job->trained_s > 0) /* a run that was over is told by its end */
+        tri_console_line(job->console, "epoch %.4g  step %lld  loss %.4f  test loss %.4f%s%s  %.0f samples/s",
+                         job->record.epoch, (long long)job->step, job->record.known_loss, test->loss, accuracy,
+                         perplexity, job->trained_samples / job->trained_s);
+    return tri_job_best_offer(job);
+}
+
+static bool is_due(const tri_job *job)
+{
+    const tri_train_config *train = &job->config.train;
+    return tri_job_is_due(job, train->eval_every_steps > 0 ? train->eval_every_steps
+                                                           : train->eval_every * job->steps_per_epoch);
+}
+
+const tri_feature tri_feature_evaluation = {.name = "evaluation", .is_due = is_due, .run = tri_job_evaluate_and_tell};

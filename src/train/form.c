@@ -14,8 +14,8 @@
 #include "generate/source.h"
 #include "interop/convert.h"
 #include "text/tokenizer.h"
+#include "train/features.h"
 #include "train/job.h"
-#include "train/looks.h"
 
 /* How the graphs find what is on its way or elsewhere. */
 static void hooks_set(tri_job *job)
@@ -446,7 +446,7 @@ static tri_status describe(const tri_job *job, const tri_dataset *dataset)
     return status;
 }
 
-tri_status tri_job_form_run(tri_job *job, tri_dataset *dataset, bool console)
+tri_status tri_job_form_run(tri_job *job, tri_dataset *dataset)
 {
     TRI_TRY(tri_job_ids_meet(job));
     TRI_TRY(describe(job, dataset));
@@ -454,20 +454,9 @@ tri_status tri_job_form_run(tri_job *job, tri_dataset *dataset, bool console)
     TRI_TRY(save_tokenizer(job, dataset));
     TRI_TRY(open_test_data(job));
     TRI_TRY(open_run_folder(job));
-    TRI_TRY(tri_job_sample_open(job));
-    TRI_TRY(tri_job_show_open(job));
-    TRI_TRY(tri_job_live_open(job));
-    TRI_TRY(tri_job_trace_open(job));
-    TRI_TRY(tri_job_watch_open(job));
-    if (console && job->rank == 0 && !job->console) {
-        TRI_TRY(tri_console_open(job->step, job->steps, job->steps_per_epoch, job->config.train.epochs, &job->console));
-        tri_job_initial_print(job, job->console);
-    }
+    TRI_TRY(tri_features_form(job));
     tri_pretrained_close(job->source);
     job->source = NULL;
-    TRI_TRY(tri_job_best_open(job));
-    TRI_TRY(tri_job_saver_open(job));
-    TRI_TRY(tri_job_measure_peak(job));
     job->sent_nbytes = tri_counter_now(TRI_COUNT_SENT_NBYTES);
     return TRI_OK;
 }

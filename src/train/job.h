@@ -324,7 +324,7 @@ struct tri_job {
     tri_step_record made;              /* of the last step that was made: `record` may be of the one under way */
     uint64_t sent_nbytes;              /* by this process, when the last step ended */
     double trained_s, trained_samples; /* of this process since it began */
-    bool acted;                        /* what comes after job->step steps (actions.c) is done */
+    bool acted;                        /* what comes after job->step steps (features.h) is done */
     tri_job_elastic elastic;
     tri_job_roles roles;
     bool stop_wanted;       /* some rank was asked to stop; the same on all ranks after a step */
@@ -353,11 +353,9 @@ tri_status tri_job_open_failed(tri_job *job, tri_status status);
 tri_status tri_job_print_result(tri_job *job);
 /* TRI_ECANCELED: a signal has ended it, and the step is saved. */
 tri_status tri_job_stopped(const tri_job *job);
-/* The line of the step that was made, where one is due. */
-tri_status tri_job_step_tell(tri_job *job);
 /* form.c, for the ranks that there are: the sync; loaders, and files and lines of rank 0 (borrows dataset). */
 tri_status tri_job_form_moves(tri_job *job);
-tri_status tri_job_form_run(tri_job *job, tri_dataset *dataset, bool console);
+tri_status tri_job_form_run(tri_job *job, tri_dataset *dataset);
 /* That all ranks have what they must have in common; collective. */
 tri_status tri_job_check_equal(tri_job *job);
 /* The same, of a worker that joins, before anything else is done together. */
@@ -597,15 +595,12 @@ bool tri_job_evaluation_is_cut(const tri_job *job);
 tri_status tri_job_event_tell(tri_job *job, const char *event, const char *text);
 /* verify.c: once the model is there. */
 tri_status tri_job_verify_open(tri_job *job);
-void tri_job_verify_close(tri_job *job);
 /* The figures of this rank's weights, into the tail of a step's gradient before it leaves. */
 void tri_job_verify_tail(tri_job *job);
 /* Their sums are there: do replicas differ? The same on all ranks. */
 bool tri_job_verify_differs(const tri_job *job);
 /* Then, collective, between finish and publish or between steps: names and repairs them, or fails on all ranks. */
 tri_status tri_job_verify_repair(tri_job *job);
-/* Between steps; collective. */
-tri_status tri_job_verify_now(tri_job *job);
 /* `ranks` differ, and it cannot be said who is right: fails on all ranks; where these come and go, the next generation
  * begins at the newest checkpoint. Collective. */
 tri_status tri_job_verify_tie(tri_job *job, const char *ranks);
@@ -622,8 +617,6 @@ void tri_job_mirrors_written(const tri_job *job, tri_stock_set *set, int64_t ste
 tri_status tri_job_mirrors_compare(tri_job *job, const char *name, bool *same);
 /* Then, collective, where they are not the same: names and repairs them, or fails on all ranks. */
 tri_status tri_job_mirrors_repair(tri_job *job);
-/* Between steps; collective. */
-tri_status tri_job_mirrors_verify_now(tri_job *job);
 /* Without the others: what has changed in memory since it was written takes no role any more. */
 void tri_job_mirrors_check(const tri_job *job, tri_stock_set *set, int64_t step);
 /* stragglers.c: whether a configuration can have them replaced; by watch.c, whose rows of all ranks are of so many
@@ -643,48 +636,30 @@ bool tri_job_counts_entry(const tri_job *job, const tri_param *entry);
 tri_status tri_job_gradient_norm(tri_job *job, double *norm);
 /* evaluate.c: the test set, or the part of it that train.eval_batches asks for; collective. */
 tri_status tri_job_evaluate(tri_job *job);
-/* actions.c: what is due after a step: evaluation, checkpoints; collective. */
-tri_status tri_job_actions_run(tri_job *job);
-/* What comes each `every` steps (0: never) and at the end. */
+/* features.c: what comes each `every` steps (0: never) and at the end. */
 bool tri_job_is_due(const tri_job *job, int64_t every);
 /* Evaluates, tells the figures, and keeps the best checkpoint; collective. */
 tri_status tri_job_evaluate_and_tell(tri_job *job);
-/* sample.c, rank 0: sizes it, finds the tokenizer once there is a run folder, writes a text. */
+/* sample.c, rank 0: sizes it. */
 tri_status tri_job_sample_plan(tri_job *job, const tri_model *given, const tri_dataset_info *info);
-tri_status tri_job_sample_open(tri_job *job);
-tri_status tri_job_sample(tri_job *job);
-void tri_job_sample_close(tri_job *job);
-/* live.c: figures of this rank, where somebody wants them, for the rank that it is now; after each step. */
-tri_status tri_job_live_open(tri_job *job);
-void tri_job_live_step(tri_job *job);
+/* live.c: figures of this rank, where somebody wants them. */
 /* What holds this rank up, and why the others wait for it (NULL: they do not). */
 void tri_job_live_strain(tri_job *job, const tri_strain *strain, const char *cause);
 /* Something for a time line of the run. */
 void tri_job_live_event(tri_job *job, const char *event, const char *text);
-void tri_job_live_close(tri_job *job);
 /* ids.c, collective: trace_id is found, and the log told who this is. The span of a rank, or of the steps that it
  * traces from `step` on (-1: of all); the same as what the log's lines belong to. */
 tri_status tri_job_ids_meet(tri_job *job);
 void tri_job_span_id(const tri_job *job, int rank, int64_t step, char span[TRI_SPAN_ID_NBYTES]);
 void tri_job_who_tell(const tri_job *job, int64_t step);
-/* show.c: a run for TensorBoard, on all ranks; what is called does nothing where it is off. Once there are lines: */
-tri_status tri_job_show_open(tri_job *job);
-void tri_job_show_close(tri_job *job);
-/* Somebody else is rank 0. */
+/* show.c: a run for TensorBoard, on all ranks; what is called does nothing where it is off. Somebody else is rank 0. */
 void tri_job_show_yield(tri_job *job);
-/* Due after this step: pictures of the weights; collective. */
-bool tri_job_show_is_due(const tri_job *job);
-tri_status tri_job_show_write(tri_job *job);
 /* show_counts.c, within a step: the gradients of this one are counted, once their sums are there; collective. */
 bool tri_job_show_wants_gradients(const tri_job *job);
 tri_status tri_job_show_gradients(tri_job *job, float scale);
 /* show_pictures.c: a test batch went up; the first one of an evaluation is kept. */
 void tri_job_show_batch(tri_job *job, const tri_batch *batch);
-/* peak.c: measures what this rank could compute at most, or reads what an earlier run in its folder has measured. */
-tri_status tri_job_measure_peak(tri_job *job);
-/* best.c: RUN/best, on rank 0 and where checkpoint.keep_best asks for it: the best of an earlier run, unless it is of a
- * later step; and keeping this one if it is better. */
-tri_status tri_job_best_open(tri_job *job);
+/* best.c: keeps the weights that were evaluated in RUN/best if they are better; on rank 0, with checkpoint.keep_best. */
 tri_status tri_job_best_offer(tri_job *job);
 /* dataset_info.c: dataset.yaml of a run folder: what the samples were, and what their classes are called, so that a
  * trained model can be used where they are not. Names are in the arena. */
@@ -773,15 +748,9 @@ void tri_job_slices_close(tri_job_slices *slices);
 /* The other ranks while rank 0 saves or loads by the slices' pieces. */
 tri_status tri_job_slices_follow(tri_job *job, bool with_state, bool saves);
 /* save.c: checkpoints of a run, when they are due and where; collective where tri_job_saves_together(). */
-tri_status tri_job_saver_open(tri_job *job);
-void tri_job_saver_close(tri_job *job);
 /* Until what is being written beside the training is complete, or has failed. */
 void tri_job_save_wait(tri_job *job);
-/* After a step: hears of the save under way, and finds out whether one is due now. */
-tri_status tri_job_save_look(tri_job *job);
 bool tri_job_save_is_due(const tri_job *job);
-/* Begins it; at the last step it is also complete. A disk that fails is told, and no error before the end. */
-tri_status tri_job_save_due(tri_job *job);
 /* To all places, and it is complete and durable: what was under way, and this step. */
 tri_status tri_job_save(tri_job *job);
 /* A checkpoint of this step in `folder`, which rank 0 needs to know alone; by all ranks where they save together, else

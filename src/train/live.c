@@ -8,7 +8,7 @@
 #include "monitor/rank_log.h"
 #include "monitor/stand.h"
 #include "ps/client.h"
-#include "train/job.h"
+#include "train/features.h"
 
 struct tri_job_live {
     tri_rank_log *log; /* NULL: with monitor.ranks_every 0 */
@@ -27,8 +27,18 @@ static const char *folder_of(const tri_job *job)
     return job->run_folder ? job->run_folder : job->seen_folder;
 }
 
+static void live_close(tri_job *job)
+{
+    if (!job->live)
+        return;
+    tri_rank_log_close(job->live->log);
+    tri_stand_close(job->live->stand);
+    tri_free(job->live);
+    job->live = NULL;
+}
+
 /* A worker may have another rank than before. */
-tri_status tri_job_live_open(tri_job *job)
+static tri_status form(tri_job *job)
 {
     const tri_monitor_config *config = &job->config.monitor;
     const tri_stand_place place = {
@@ -37,7 +47,7 @@ tri_status tri_job_live_open(tri_job *job)
         return TRI_OK;
     if (job->live && job->live->rank == place.rank)
         return TRI_OK;
-    tri_job_live_close(job);
+    live_close(job);
     job->live = tri_alloc_zero(1, sizeof(*job->live));
     if (!job->live)
         return TRI_ENOMEM;
@@ -53,21 +63,22 @@ static uint64_t sent_to(const void *comm, int rank)
     return tri_comm_sent_to(comm, rank);
 }
 
-void tri_job_live_step(tri_job *job)
+static tri_status step_end(tri_job *job)
 {
     const tri_job_live *live = job->live;
     if (!live)
-        return;
+        return TRI_OK;
     if (live->log)
         tri_rank_log_step(live->log, &job->record, job->record.step + 1 >= job->steps,
                           &(tri_rank_place){job->elastic.number,
                                             job->servers.client ? job->servers.workers : job->world,
                                             job->servers.client ? NULL : sent_to, job->comm});
     if (!live->stand)
-        return;
+        return TRI_OK;
     if (!isnan(job->test.loss))
         tri_figures_test(tri_stand_figures(live->stand), job->test.loss, job->test.accuracy);
     tri_figures_step(tri_stand_figures(live->stand), &job->record, job->steps);
+    return TRI_OK;
 }
 
 void tri_job_live_event(tri_job *job, const char *event, const char *text)
@@ -82,12 +93,4 @@ void tri_job_live_strain(tri_job *job, const tri_strain *strain, const char *cau
         tri_figures_strain(tri_stand_figures(job->live->stand), strain, cause);
 }
 
-void tri_job_live_close(tri_job *job)
-{
-    if (!job->live)
-        return;
-    tri_rank_log_close(job->live->log);
-    tri_stand_close(job->live->stand);
-    tri_free(job->live);
-    job->live = NULL;
-}
+const tri_feature tri_feature_live = {.name = "live", .form = form, .step_end = step_end, .close = live_close};

@@ -8,12 +8,8 @@
 
 #include "train/job.h"
 
-/* trace.c: a timeline of some steps; nothing happens where none is wanted. A step begins; a part of it is over; after a
- * step, once, collective: the others give, rank 0 writes. */
-tri_status tri_job_trace_open(tri_job *job);
-void tri_job_trace_begin(tri_job *job);
+/* trace.c: a timeline of some steps; nothing happens where none is wanted. A part of a step is over. */
 void tri_job_span(const tri_job *job, const char *what, int64_t start_ns, int64_t end_ns);
-tri_status tri_job_trace_look(tri_job *job);
 /* The next steps, of all ranks; the same call on all. RUN/traces/steps-FROM-TO.json. Or steps that come later. */
 tri_status tri_job_trace_ask(tri_job *job, int steps);
 tri_status tri_job_trace_ask_at(tri_job *job, int64_t from, int64_t to);
@@ -26,14 +22,10 @@ tri_status tri_job_trace_give(tri_job *job, int64_t tag, const tri_trace_rank *o
 tri_status tri_job_trace_servers(tri_job *job, int64_t tag, int64_t since_ns, int count, tri_trace_rank *workers,
                                  tri_trace_servers *servers, bool *late);
 void tri_job_trace_servers_free(tri_trace_servers *servers);
-/* The ranks will be others: what was asked for is given up. */
-void tri_job_trace_drop(tri_job *job);
-void tri_job_trace_close(tri_job *job);
 
-/* asks.c: into the tail of a step's gradient; once its sums are there; after the step, collective. */
+/* asks.c: into the tail of a step's gradient; once its sums are there. */
 void tri_job_asks_put(tri_job *job);
 void tri_job_asks_read(tri_job *job);
-tri_status tri_job_asks_grant(tri_job *job);
 
 /* notes.c: workers of parameter servers tell each other what they did since the last look, and which steps all trace:
  * rows[workers], those that have not told so far with wall_s 0. step_s: what a step takes now. */
@@ -41,9 +33,7 @@ tri_status tri_job_notes_meet(tri_job *job, const tri_slow_row *own, double step
 /* The first worker, after a window of which some have heard too late: is it tried again, further ahead? */
 bool tri_job_notes_move(tri_job *job, bool late);
 
-/* watch.c: for the ranks that there are; rank 0: it is time; after a step, collective where `look`. */
-tri_status tri_job_watch_open(tri_job *job);
-void tri_job_watch_close(tri_job *job);
+/* watch.c: rank 0: it is time; after a step, collective where `look`. */
 bool tri_job_watch_is_due(const tri_job *job);
 tri_status tri_job_watch_step(tri_job *job, bool look);
 /* The main thread begins to wait for its batch, or has it. */

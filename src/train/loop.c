@@ -8,8 +8,8 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "train/features.h"
 #include "train/job.h"
-#include "train/looks.h"
 #include "train/verify.h"
 
 /* A group of one, for programs that take part in no job. */
@@ -75,40 +75,13 @@ tri_status tri_job_open(const tri_job_setup *setup, tri_job **out)
     return TRI_OK;
 }
 
-/* Some steps, by the clock, where so many are made that a line of each would cost time. */
-tri_status tri_job_step_tell(tri_job *job)
-{
-    double every_s = job->config.monitor.step_every_s;
-    if (!job->metrics)
-        return TRI_OK;
-    if (every_s > 0) {
-        int64_t now_ns = tri_now_ns();
-        bool due = job->told_ns == 0 || (double)(now_ns - job->told_ns) / 1e9 >= every_s;
-        if (!due && !job->record.skipped && job->step < job->steps)
-            return TRI_OK;
-        job->told_ns = now_ns;
-    }
-    return tri_metrics_write(job->metrics, &job->record);
-}
-
-/* What comes after a step: lines, then what is due (actions.c). */
-static tri_status after_step(tri_job *job)
-{
-    TRI_TRY(tri_job_step_tell(job));
-    tri_job_used_write(job);
-    if (job->console)
-        tri_console_step(job->console, &job->record);
-    TRI_TRY(tri_job_actions_run(job));
-    tri_job_live_step(job);
-    TRI_TRY(tri_job_trace_look(job));
-    return tri_job_asks_grant(job);
-}
-
 static tri_status step_and_after(tri_job *job)
 {
-    tri_job_trace_begin(job);
+    tri_features_step_begin(job);
     TRI_TRY_IN(tri_job_step_run(job), "step %lld", (long long)job->step);
-    return after_step(job);
+    TRI_TRY(tri_features_step_made(job));
+    TRI_TRY(tri_features_run_due(job));
+    return tri_features_step_end(job);
 }
 
 tri_status tri_job_step(tri_job *job, bool *done)
@@ -197,16 +170,8 @@ void tri_job_close(tri_job *job)
 {
     if (!job)
         return;
-    tri_job_saver_close(job);
+    tri_features_close(job);
     tri_job_refill_close(job);
-    if (tri_metrics_close(job->metrics) != TRI_OK)
-        tri_log(TRI_LOG_WARN, "metrics.jsonl is not complete: %s", tri_last_error());
-    tri_job_show_close(job);
-    if (tri_ledger_close(job->used.ledger) != TRI_OK)
-        tri_log(TRI_LOG_WARN, "the ledger is not complete: %s", tri_last_error());
-    tri_job_live_close(job);
-    tri_job_trace_close(job);
-    tri_console_close(job->console);
     tri_job_unform(job);
     tri_sync_kept_fini(&job->elastic.grads);
     tri_job_roles_close(job);

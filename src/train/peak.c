@@ -11,7 +11,7 @@
 #include "base/fs.h"
 #include "base/json.h"
 #include "base/log.h"
-#include "train/job.h"
+#include "train/features.h"
 
 #define MEASURE_S 0.05
 
@@ -56,7 +56,7 @@ static tri_status peak_write(const char *path, const char *of, int threads, doub
     return status;
 }
 
-tri_status tri_job_measure_peak(tri_job *job)
+static tri_status form(tri_job *job)
 {
     char path[1200] = "";
     double peak = 0;
@@ -81,3 +81,5 @@ tri_status tri_job_measure_peak(tri_job *job)
                 job->figures.peak / 1e9, job->world, of, job->threads, job->threads == 1 ? "" : "s");
     return TRI_OK;
 }
+
+const tri_feature tri_feature_peak = {.name = "peak", .form = form};

@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "parallel/compress.h"
 #include "train/elastic.h"
+#include "train/features.h"
 #include "train/looks.h"
 
 tri_status tri_elastic_check(const tri_config *config)
@@ -171,15 +172,10 @@ tri_status tri_job_lines_settle(tri_job *job)
 void tri_job_unform(tri_job *job)
 {
     tri_job_apart_keep(job);
-    if (job->saver && job->elastic.on) /* what is being saved may be given up */
-        job->saved_step = -1;
-    tri_job_saver_close(job);
-    tri_job_trace_drop(job);
+    tri_features_part(job);
     tri_loader_close(job->loader);
     tri_loader_close(job->test.loader);
     tri_free(job->test.sums);
-    tri_job_verify_close(job);
-    tri_job_watch_close(job);
     tri_job_mirror_close(job);
     tri_sync_destroy(job->sync);
     tri_graph_destroy(job->graph);
@@ -187,7 +183,6 @@ void tri_job_unform(tri_job *job)
     tri_tensor_ranks_destroy(job->tensor);
     tri_job_inventories_close(job);
     tri_job_waves_close(job);
-    tri_job_sample_close(job);
     tri_free(job->norm_blocks);
     tri_job_batch_sums_close(job);
     tri_mesh_close(&job->mesh);
@@ -263,7 +258,7 @@ tri_status tri_job_form(tri_job *job, tri_comm *comm, const tri_job_generation *
                 job->config.parallel.compress);
     if (job->elastic.place)
         job->elastic.place->stepped(job->elastic.place->arg, job);
-    return tri_job_form_run(job, job->elastic.data, job->elastic.console);
+    return tri_job_form_run(job, job->elastic.data);
 }
 
 bool tri_job_is_over(const tri_job *job)
@@ -290,7 +285,7 @@ static tri_status generation_run(tri_job *job)
 {
     bool done = job->step >= job->steps;
     if (!job->acted)
-        TRI_TRY(tri_job_actions_run(job));
+        TRI_TRY(tri_features_run_due(job));
     while (!done && !job->stop_wanted && !job->elastic.ends) {
         TRI_TRY(tri_job_step(job, &done));
         step_tell(job);

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "generate/source.h"
-#include "train/job.h"
+#include "train/features.h"
 
 #define TEMPERATURE 0.8
 #define TOP_K       200
@@ -23,7 +23,7 @@ struct tri_job_sampler {
     float *gathered; /* [tensors.total], where rank 0 does not have all weights whole; else NULL */
 };
 
-void tri_job_sample_close(tri_job *job)
+static void part(tri_job *job)
 {
     tri_job_sampler *sampler = job->texts;
     if (!sampler)
@@ -87,7 +87,7 @@ static tri_status tokenizer_find(tri_job *job)
     return status;
 }
 
-tri_status tri_job_sample_open(tri_job *job)
+static tri_status form(tri_job *job)
 {
     if (!job->texts)
         return TRI_OK;
@@ -184,7 +184,7 @@ static tri_status text_write(tri_job *job)
     return status;
 }
 
-tri_status tri_job_sample(tri_job *job)
+static tri_status text_sample(tri_job *job)
 {
     tri_job_arrays arrays;
     if (job->config.train.sample_every == 0)
@@ -196,3 +196,11 @@ tri_status tri_job_sample(tri_job *job)
     tri_job_arrays_close(&arrays);
     return status == TRI_OK && job->texts ? text_write(job) : status;
 }
+
+static bool is_due(const tri_job *job)
+{
+    return tri_job_is_due(job, job->config.train.sample_every);
+}
+
+const tri_feature tri_feature_samples = {
+    .name = "samples", .form = form, .is_due = is_due, .run = text_sample, .part = part};

@@ -9,6 +9,7 @@
  * Where the ranks do not see the same folder, rank 0 writes what they send, and all wait.
  */
 #include "train/save.h"
+#include "train/features.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -65,7 +66,7 @@ static save_work *work_make(tri_job *job)
     return work;
 }
 
-tri_status tri_job_saver_open(tri_job *job)
+static tri_status form(tri_job *job)
 {
     tri_job_saver *saver = tri_alloc_zero(1, sizeof(*saver));
     if (!saver)
@@ -176,7 +177,7 @@ void tri_job_save_wait(tri_job *job)
         previous_end(job);
 }
 
-void tri_job_saver_close(tri_job *job)
+static void saver_close(tri_job *job)
 {
     tri_job_saver *saver = job->saver;
     if (!saver)
@@ -441,7 +442,7 @@ static int64_t look_steps(const tri_job *job, int64_t now_ns)
     return steps < 1 ? 1 : steps < LOOK_MAX ? steps : LOOK_MAX;
 }
 
-tri_status tri_job_save_look(tri_job *job)
+static tri_status look(tri_job *job)
 {
     tri_job_saver *saver = job->saver;
     if (saver->thread && atomic_load(&saver->done))
@@ -466,7 +467,7 @@ bool tri_job_save_is_due(const tri_job *job)
     return job->saver->due != 0;
 }
 
-tri_status tri_job_save_due(tri_job *job)
+static tri_status save_due(tri_job *job)
 {
     if (job->rank != 0 && !tri_job_saves_together(job))
         return TRI_OK;
@@ -502,3 +503,18 @@ tri_status tri_job_save_to(tri_job *job, const char *folder, int64_t keep, bool 
     tri_free(work);
     return status;
 }
+
+static void part(tri_job *job)
+{
+    if (job->saver && job->elastic.on) /* what is being saved may be given up */
+        job->saved_step = -1;
+    saver_close(job);
+}
+
+const tri_feature tri_feature_saver = {.name = "saver",
+                                       .form = form,
+                                       .look = look,
+                                       .is_due = tri_job_save_is_due,
+                                       .run = save_due,
+                                       .part = part,
+                                       .close = saver_close};

@@ -6,6 +6,7 @@
  * on.
  */
 #include "train/show.h"
+#include "train/features.h"
 
 #include <stdio.h>
 
@@ -32,7 +33,7 @@ static tri_status file_open(tri_job *job)
     return is_new || job->elastic.number <= 1 ? tri_show_texts_write(job) : TRI_OK;
 }
 
-tri_status tri_job_show_open(tri_job *job)
+static tri_status form(tri_job *job)
 {
     if (!tri_monitor_tensorboard_is_on(&job->config.monitor) || tri_job_follows(job))
         return TRI_OK;
@@ -57,7 +58,7 @@ void tri_job_show_yield(tri_job *job)
 }
 
 /* The metrics are closed: all lines were read. */
-void tri_job_show_close(tri_job *job)
+static void show_close(tri_job *job)
 {
     tri_job_show *show = job->show;
     if (!show)
@@ -83,13 +84,13 @@ static bool is_due(const tri_job *job, int64_t every)
     return every > 0 && tri_job_is_due(job, every);
 }
 
-bool tri_job_show_is_due(const tri_job *job)
+static bool show_is_due(const tri_job *job)
 {
     const tri_monitor_config *config = &job->config.monitor;
     return job->show && (is_due(job, config->histogram_every) || is_due(job, config->image_every));
 }
 
-tri_status tri_job_show_write(tri_job *job)
+static tri_status show_write(tri_job *job)
 {
     const tri_monitor_config *config = &job->config.monitor;
     tri_job_show *show = job->show;
@@ -102,3 +103,6 @@ tri_status tri_job_show_write(tri_job *job)
         tri_tensorboard_write(show->file, TRI_EVENT_MODEL, job->step - 1, &show->body);
     return TRI_OK;
 }
+
+const tri_feature tri_feature_tensorboard = {
+    .name = "tensorboard", .form = form, .is_due = show_is_due, .run = show_write, .close = show_close};

@@ -11,7 +11,7 @@
 #include "base/events.h"
 #include "base/log.h"
 #include "kernel/tile_threads.h"
-#include "train/job.h"
+#include "train/features.h"
 #include "train/looks.h"
 
 /* Time since *mark in seconds; *mark moves to now. */
@@ -481,6 +481,5 @@ tri_status tri_job_step_end(tri_job *job)
 {
     count_step(job, (double)(tri_now_ns() - job->roles.step_start_ns) / 1e9);
     step_advance(job);
-    tri_job_used_write(job);
-    return tri_job_step_tell(job);
+    return tri_features_step_made(job);
 }

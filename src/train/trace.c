@@ -14,7 +14,7 @@
 #include "base/fs.h"
 #include "base/log.h"
 #include "monitor/trace.h"
-#include "train/job.h"
+#include "train/features.h"
 #include "train/looks.h"
 
 #define RING_COUNT 65536 /* of the ring */
@@ -27,7 +27,7 @@ struct tri_job_trace {
     bool late;        /* this worker has heard of it when it had begun */
 };
 
-tri_status tri_job_trace_open(tri_job *job)
+static tri_status form(tri_job *job)
 {
     if (job->trace || !job->config.monitor.trace[0])
         return TRI_OK;
@@ -78,7 +78,7 @@ tri_status tri_job_trace_ask(tri_job *job, int steps)
     return TRI_OK;
 }
 
-void tri_job_trace_drop(tri_job *job)
+static void part(tri_job *job)
 {
     tri_job_trace *trace = job->trace;
     job->asks = (tri_job_asks){.own = job->asks.own};
@@ -91,13 +91,13 @@ void tri_job_trace_drop(tri_job *job)
                 (long long)trace->window.from, (long long)trace->window.to);
 }
 
-void tri_job_trace_close(tri_job *job)
+static void trace_close(tri_job *job)
 {
     tri_free(job->trace);
     job->trace = NULL;
 }
 
-void tri_job_trace_begin(tri_job *job)
+static void step_begin(tri_job *job)
 {
     tri_job_trace *trace = job->trace;
     if (!trace || trace->over || trace->begin_ns != 0 || job->step < trace->window.from)
@@ -263,7 +263,7 @@ static tri_status collect(tri_job *job)
 
 /* The same on all ranks, also on one that others have brought to a later step, or that came later: it is past the end
  * then, or it traces what is left. */
-tri_status tri_job_trace_look(tri_job *job)
+static tri_status step_end(tri_job *job)
 {
     tri_job_trace *trace = job->trace;
     if (!trace || trace->over)
@@ -283,3 +283,6 @@ tri_status tri_job_trace_look(tri_job *job)
                 (long long)job->steps, (long long)trace->window.from);
     return TRI_OK;
 }
+
+const tri_feature tri_feature_trace = {
+    .name = "trace", .form = form, .step_begin = step_begin, .step_end = step_end, .part = part, .close = trace_close};

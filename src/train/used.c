@@ -9,7 +9,8 @@
  */
 #include <stdio.h>
 
-#include "train/job.h"
+#include "base/log.h"
+#include "train/features.h"
 
 #define MOST_RANKS 8192 /* whose lanes of 11 bits f32 adds exactly */
 #define LANE_BITS  16
@@ -74,3 +75,18 @@ void tri_job_used_write(tri_job *job)
     if (job->used.ledger && job->step > 0)
         tri_ledger_write(job->used.ledger, job->step - 1, job->used.all, job->elastic.number);
 }
+
+static tri_status step_made(tri_job *job)
+{
+    tri_job_used_write(job);
+    return TRI_OK;
+}
+
+static void ledger_close(tri_job *job)
+{
+    if (tri_ledger_close(job->used.ledger) != TRI_OK)
+        tri_log(TRI_LOG_WARN, "the ledger is not complete: %s", tri_last_error());
+    job->used.ledger = NULL;
+}
+
+const tri_feature tri_feature_ledger = {.name = "ledger", .step_made = step_made, .close = ledger_close};

@@ -19,6 +19,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "net/host.h"
+#include "train/features.h"
 #include "train/verify.h"
 
 #define TILE_COUNT  (INT64_C(1) << 14) /* elements that are hashed at once */
@@ -99,7 +100,7 @@ tri_status tri_job_verify_open(tri_job *job)
     return job->verify.digests ? TRI_OK : TRI_ENOMEM;
 }
 
-void tri_job_verify_close(tri_job *job)
+static void part(tri_job *job)
 {
     tri_free(job->verify.digests);
     job->verify.digests = NULL;
@@ -494,7 +495,7 @@ tri_status tri_job_verify_repair(tri_job *job)
     return job->sync->ops->publish ? job->sync->ops->publish(job->sync) : TRI_OK;
 }
 
-tri_status tri_job_verify_now(tri_job *job)
+static tri_status verify_now(tri_job *job)
 {
     float figures[TRI_TAIL_VERIFY_COUNT] = {0};
     if (job->verify.every == 0)
@@ -512,3 +513,12 @@ tri_status tri_job_verify_now(tri_job *job)
     job->verify.compared = job->step;
     return TRI_OK;
 }
+
+/* Before a checkpoint, known to all ranks. */
+bool tri_job_verify_is_due(const tri_job *job)
+{
+    return tri_job_is_due(job, job->config.checkpoint.every_steps) || tri_job_save_is_due(job);
+}
+
+const tri_feature tri_feature_replicas = {
+    .name = "replicas", .is_due = tri_job_verify_is_due, .run = verify_now, .part = part};

@@ -11,6 +11,8 @@
  * flipped bit may have moved the weights of all meanwhile: the run is marked as not reproducible. */
 void tri_job_verify_late(tri_job *job, int64_t step);
 bool tri_job_is_marked_late(const tri_job *job);
+/* Are weights, and parts with their mirrors, compared after this step, before others see them? */
+bool tri_job_verify_is_due(const tri_job *job);
 /* Has a rank been repaired too often, this time included (own: times before)? train.guard_limit. */
 bool tri_job_verify_is_worn(const tri_job *job, int64_t own, int in_a_row);
 /* `rank` was wrong too often, as `what` tells: fails on all ranks. Where these come and go it alone ends, as if it were

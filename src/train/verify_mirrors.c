@@ -16,6 +16,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "net/host.h"
+#include "train/features.h"
 #include "train/verify.h"
 
 #define PASSES 2 /* over each array: behind the move, and before the next one */
@@ -262,7 +263,7 @@ tri_status tri_job_mirrors_repair(tri_job *job)
     return status;
 }
 
-tri_status tri_job_mirrors_verify_now(tri_job *job)
+static tri_status verify_now(tri_job *job)
 {
     bool same = true;
     if (job->roles.mirrored < 0 || job->roles.every == 0)
@@ -293,3 +294,5 @@ void tri_job_mirrors_check(const tri_job *job, tri_stock_set *set, int64_t step)
     role_check(job, &set->own, step, &set->what.own, "");
     role_check(job, &set->mirror, step, &set->what.mirror, "the mirror of ");
 }
+
+const tri_feature tri_feature_mirrors = {.name = "mirrors", .is_due = tri_job_verify_is_due, .run = verify_now};

@@ -11,7 +11,7 @@
 #include "base/disk_wait.h"
 #include "base/log.h"
 #include "comm/comm.h"
-#include "train/job.h"
+#include "train/features.h"
 #include "train/looks.h"
 
 #define IN_A_ROW   3
@@ -36,7 +36,7 @@ static bool is_on(const tri_job *job)
     return tri_job_count(job) > 1 && job->config.monitor.watch_every_s > 0;
 }
 
-void tri_job_watch_close(tri_job *job)
+static void part(tri_job *job)
 {
     tri_job_stragglers_close(job);
     if (job->watch) {
@@ -67,9 +67,9 @@ static tri_slow_link links_look(const tri_job *job)
     return busiest;
 }
 
-tri_status tri_job_watch_open(tri_job *job)
+static tri_status form(tri_job *job)
 {
-    tri_job_watch_close(job);
+    part(job);
     if (!is_on(job))
         return TRI_OK;
     tri_job_watch *watch = job->watch = tri_alloc_zero(1, sizeof(*job->watch));
@@ -239,3 +239,5 @@ tri_status tri_job_watch_step(tri_job *job, bool look)
     TRI_TRY(tell(job, &verdict));
     return tri_job_stragglers_judge(job, watch->rows, steps);
 }
+
+const tri_feature tri_feature_watch = {.name = "watch", .form = form, .part = part};

@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * features.c: the table of features, and what walks it.
+ *
+ * The order counts: weights are verified before others see them, a checkpoint is written after the evaluation of its
+ * step, and whoever reads lines closes before those who write them.
+ */
+#include "train/features.h"
+
+static const tri_feature *const features[] = {
+    &tri_feature_metrics,    &tri_feature_ledger,   &tri_feature_mirrors,     &tri_feature_replicas,
+    &tri_feature_evaluation, &tri_feature_samples,  &tri_feature_tensorboard, &tri_feature_live,
+    &tri_feature_trace,      &tri_feature_requests, &tri_feature_watch,       &tri_feature_console,
+    &tri_feature_best,       &tri_feature_saver,    &tri_feature_peak,
+};
+enum { FEATURES = TRI_COUNT_OF(features) };
+
+tri_status tri_features_form(tri_job *job)
+{
+    for (int i = 0; i < FEATURES; i++)
+        if (features[i]->form)
+            TRI_TRY(features[i]->form(job));
+    return TRI_OK;
+}
+
+void tri_features_step_begin(tri_job *job)
+{
+    for (int i = 0; i < FEATURES; i++)
+        if (features[i]->step_begin)
+            features[i]->step_begin(job);
+}
+
+tri_status tri_features_step_made(tri_job *job)
+{
+    for (int i = 0; i < FEATURES; i++)
+        if (features[i]->step_made)
+            TRI_TRY(features[i]->step_made(job));
+    return TRI_OK;
+}
+
+static bool is_due(const tri_job *job, int i)
+{
+    return features[i]->is_due && features[i]->is_due(job);
+}
+
+bool tri_job_is_due(const tri_job *job, int64_t every)
+{
+    return job->step == job->steps || (every > 0 && job->step / every > job->step_before / every);
+}
+
+/* Ranks whose weights are apart meet for it, and stay together after the last step. */
+tri_status tri_features_run_due(tri_job *job)
+{
+    bool any = false;
+    for (int i = 0; i < FEATURES; i++)
+        if (features[i]->look)
+            TRI_TRY(features[i]->look(job));
+    for (int i = 0; i < FEATURES; i++)
+        any = any || is_due(job, i);
+    if (!any) {
+        job->acted = true;
+        return TRI_OK;
+    }
+    TRI_TRY(tri_job_meet(job));
+    for (int i = 0; i < FEATURES; i++)
+        if (is_due(job, i))
+            TRI_TRY(features[i]->run(job));
+    if (job->step < job->steps)
+        tri_job_part(job);
+    if (job->elastic.on && job->world > 1) /* rank 0 has written what it had to */
+        TRI_TRY(tri_barrier(job->group, NULL));
+    job->acted = true;
+    return TRI_OK;
+}
+
+tri_status tri_features_step_end(tri_job *job)
+{
+    for (int i = 0; i < FEATURES; i++)
+        if (features[i]->step_end)
+            TRI_TRY(features[i]->step_end(job));
+    return TRI_OK;
+}
+
+void tri_features_part(tri_job *job)
+{
+    for (int i = FEATURES - 1; i >= 0; i--)
+        if (features[i]->part)
+            features[i]->part(job);
+}
+
+void tri_features_close(tri_job *job)
+{
+    for (int i = FEATURES - 1; i >= 0; i--)
+        if (features[i]->close)
+            features[i]->close(job);
+}
