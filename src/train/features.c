@@ -3,15 +3,16 @@
  * features.c: the table of features, and what walks it.
  *
  * The order counts: weights are verified before others see them, a checkpoint is written after the evaluation of its
- * step, and whoever reads lines closes before those who write them.
+ * step; at the end, backwards, a save that is told in metrics.jsonl ends before that is closed, and its lines are read
+ * by the file of TensorBoard before that is.
  */
 #include "train/features.h"
 
 static const tri_feature *const features[] = {
-    &tri_feature_metrics,    &tri_feature_ledger,   &tri_feature_mirrors,     &tri_feature_replicas,
-    &tri_feature_evaluation, &tri_feature_samples,  &tri_feature_tensorboard, &tri_feature_live,
-    &tri_feature_trace,      &tri_feature_requests, &tri_feature_watch,       &tri_feature_console,
-    &tri_feature_best,       &tri_feature_saver,    &tri_feature_peak,
+    &tri_feature_mirrors,     &tri_feature_replicas, &tri_feature_evaluation, &tri_feature_samples,
+    &tri_feature_tensorboard, &tri_feature_metrics,  &tri_feature_ledger,     &tri_feature_live,
+    &tri_feature_trace,       &tri_feature_requests, &tri_feature_watch,      &tri_feature_console,
+    &tri_feature_best,        &tri_feature_saver,    &tri_feature_peak,
 };
 enum { FEATURES = TRI_COUNT_OF(features) };
 

@@ -19,11 +19,11 @@ SCHEDULE = """# each kind that needs no root
 0.1 full-disk #0 0.4
 0.3 kill 1
 0.4 clock 0 0.5
-0.5 fail #3
 0.7 corrupt #5
 1.0 stop #1 0.5
 1.6 delay 2 0.2
 2.0 kill #2
+2.4 fail #3
 """
 
 
