@@ -19,7 +19,7 @@
 
 #define TRI_HELLO_NBYTES  96
 #define TRI_HELLO_MAGIC   UINT32_C(0x48495254) /* "TRIH" */
-#define TRI_HELLO_VERSION 2
+#define TRI_HELLO_VERSION 3
 /* Connections of one link at most. */
 #define TRI_STRANDS_MAX 8
 
