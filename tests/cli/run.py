@@ -4,8 +4,10 @@
 usage: run.py TRIREME [--accept] [NAME ...]
 
 Each case runs in an empty folder with `trireme` on the PATH and the examples in $EXAMPLES. What differs between machines is masked: hashes,
-rates, times, folders. --accept rewrites the expectations; read the difference before you commit it.
+rates, times, folders. Cases run side by side, one for each processor; only `make test-all` runs those named NAME_long.
+--accept rewrites the expectations; read the difference before you commit it.
 """
+import concurrent.futures
 import os
 import pathlib
 import re
@@ -62,10 +64,12 @@ def main():
     failed = 0
     scripts = sorted(HERE.glob("*.sh"))
     assert scripts, "no cases"
-    for script in scripts:
-        if names and script.stem not in names:
-            continue
-        found = run_case(script, trireme)
+    skips_long = "TRIREME_TEST_ALL" not in os.environ
+    scripts = [script for script in scripts
+               if (script.stem in names if names else not (skips_long and script.stem.endswith("_long")))]
+    with concurrent.futures.ThreadPoolExecutor(max(os.cpu_count(), 2)) as pool:
+        results = list(pool.map(lambda script: run_case(script, trireme), scripts))
+    for script, found in zip(scripts, results):
         expect = script.with_suffix(".expect")
         wanted = expect.read_text() if expect.exists() else ""
         if found == wanted:
