@@ -6,10 +6,11 @@ usage: golden.py TRIREME [--accept] [NAME ...]
 --accept writes the hash of one process of each block (and of each line with hashes of its own) into cases.txt: a change
 of bits shows in the difference of that file, and CHANGELOG.md has to name it. NAME: only the blocks of these names.
 
-Two words of the table run more than one command:
+Blocks run side by side, one for each processor. Two words of the table run more than one command:
   resume STEP FLAGS : FLAGS   the first flags up to STEP, then --resume with the others
   killed COUNT FLAGS          up to COUNT workers are killed, each when the run has made more steps than at the last kill
 """
+import concurrent.futures
 import json
 import os
 import pathlib
@@ -125,14 +126,14 @@ def run(block, words):
 
 
 def check(block, recorded, accept, lines):
-    """The number of cases whose hash is another one."""
-    wrong, alone = 0, block.cases[0].expected if recorded else None
+    """What to print of a block, and the number of cases whose hash is another one."""
+    began, said, wrong, alone = time.monotonic(), [], 0, block.cases[0].expected if recorded else None
     for case in block.cases:
         expected = alone if case.expected is None else case.expected if recorded else None
         try:
             found = run(block, case.words)
         except (RuntimeError, subprocess.TimeoutExpired) as error:
-            print(f"{block.name} {' '.join(case.words)}: {error}", flush=True)
+            said.append(f"{block.name} {' '.join(case.words)}: {error}")
             wrong += 1
             continue
         if accept and case.line is not None:
@@ -141,28 +142,28 @@ def check(block, recorded, accept, lines):
         elif expected is None:
             alone = alone or found
         elif found != expected:
-            print(f"{block.name} {' '.join(case.words) or '(one process)'}: want {expected}, got {found}", flush=True)
+            said.append(f"{block.name} {' '.join(case.words) or '(one process)'}: want {expected}, got {found}")
             wrong += 1
-    return wrong
+    return "\n".join([*said, f"{block.name}: {len(block.cases)} runs, {time.monotonic() - began:.1f} s"]), wrong
 
 
 def main():
     accept, names = "--accept" in sys.argv, [word for word in sys.argv[1:] if word != "--accept"]
     blocks, lines = read_table(), TABLE.read_text().splitlines()
-    wrong, count, recorded = 0, 0, has_recorded_kernels()
+    wrong, recorded = 0, has_recorded_kernels()
     if recorded:
         KERNELS.append("train.isa=avx2")
     else:
         print("other kernels than the table's: the layouts of each block are compared with one process")
     if accept and not recorded:
         return 2
-    for block in blocks:
-        if names and block.name not in names:
-            continue
-        began = time.monotonic()
-        wrong += check(block, recorded, accept, lines)
-        count += len(block.cases)
-        print(f"{block.name}: {len(block.cases)} runs, {time.monotonic() - began:.1f} s", flush=True)
+    blocks = [block for block in blocks if not names or block.name in names]
+    with concurrent.futures.ThreadPoolExecutor(max(os.cpu_count(), 2)) as pool:
+        longest_first = sorted(blocks, key=lambda block: len(block.cases), reverse=True)
+        for text, failed in pool.map(lambda block: check(block, recorded, accept, lines), longest_first):
+            print(text, flush=True)
+            wrong += failed
+    count = sum(len(block.cases) for block in blocks)
     if accept:
         TABLE.write_text("\n".join(lines) + "\n")
     print(f"{count} runs, {wrong} with other weights or none")
