@@ -36,6 +36,7 @@ optim: {name: adamw, lr: 0.01, clip_norm: 1}
 comm: {timeout_s: 60}
 """
 LONG = ("train.steps=10000",)
+SHORT = ("train.steps=4000",)  # for one loss right after the start
 
 
 def last_saved(run):
@@ -152,6 +153,7 @@ class Elastic(Runs):
     def test_a_quiet_run(self):
         self.check(self.start("quiet", "-n", "3", "--elastic", "1:8"))
 
+    @long_test
     def test_killed_workers_are_done_without(self):
         for seed, workers in ((1, 4), (2, 3)):
             draw = random.Random(seed)
@@ -164,6 +166,7 @@ class Elastic(Runs):
             self.check(run, *LONG)
             self.assertIn("the others go on", run.text())
 
+    @long_test
     def test_f16_and_sums_over_the_batch(self):
         """What else a state consists of: the scale of the loss; and calls in the middle of the forward pass."""
         words = ("train.precision=f16", "model.sync_batch_norm=true")
@@ -242,9 +245,9 @@ class Elastic(Runs):
         self.rough(2, 5, 8, [0.01, 0.2])
 
     def test_one_that_is_asked_to_leaves_and_the_others_go_on(self):
-        run = self.start_running("leave", "-n", "3", "--elastic", "2:8", *LONG)
+        run = self.start_running("leave", "-n", "3", "--elastic", "2:8", *SHORT)
         run.signal(0, signal.SIGTERM)
-        self.check(run, *LONG)
+        self.check(run, *SHORT)
         self.assertIn("leaves after step", run.text())
         self.assertNotIn("killed", run.text())
 
@@ -316,14 +319,14 @@ class Elastic(Runs):
         self.check(run, *LONG)
 
     def test_when_all_are_killed_the_newest_checkpoint_goes_on(self):
-        words = ("checkpoint.every_steps=500", *LONG)
+        words = ("checkpoint.every_steps=500", *SHORT)
         run = self.start_running("all", "-n", "2", "--elastic", "1:8", "--restarts", "9", *words)
         while run.is_running() and not list((self.path / "all" / "checkpoints").glob("*")):
             time.sleep(0.01)
         time.sleep(0.2)
         for pid in ranks_of(run.process.pid).values():
             os.kill(pid, signal.SIGKILL)
-        self.check(run, *LONG)
+        self.check(run, *SHORT)
         self.assertIn("none of the workers so far is left: the run goes on from step", run.text())
 
     def test_all_meet_at_a_checkpoint_that_is_due_by_time(self):

@@ -12,7 +12,7 @@ import time
 import unittest
 
 from elastic import Run, Runs
-from launched import TRIREME, environment_of, ranks_of
+from launched import TRIREME, environment_of, long_test, ranks_of
 
 WORDS = ("-n", "4", "--elastic", "2:4", "--restarts", "9", "train.steps=4000")
 
@@ -71,6 +71,7 @@ class Losses(Runs):
         self.assertTrue(run.wait_for("rank 2 is started again"), run.text())
         self.check(run, "train.steps=4000")
 
+    @long_test
     def test_a_launcher_without_descriptors_starts_the_worker_later(self):
         run = self.start_running()
         launcher = run.process.pid

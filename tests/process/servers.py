@@ -184,6 +184,7 @@ class Servers(unittest.TestCase):
             self.assertEqual(process.returncode, 0, text)
             self.assertEqual(re.search(r"weights: xxh3 (\w+)", text).group(1), alone, text)
 
+    @long_test
     def test_killed_workers_and_servers(self):
         self.killed_run([0, 1, 2, 3, 4], 8, 0.05, 3000, 3, "ps.replicas=2")
 

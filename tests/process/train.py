@@ -17,7 +17,7 @@ import tempfile
 import time
 import unittest
 
-from launched import TRIREME, has_address_sanitizer
+from launched import TRIREME, has_address_sanitizer, long_test
 from steps import has_steps
 
 CONFIG = """
@@ -133,6 +133,7 @@ class Train(unittest.TestCase):
     def error_lines(self, err):
         return [line for line in err.splitlines() if "error:" in line]
 
+    @long_test
     def test_the_weights_are_the_same_for_every_layout(self):
         one = self.weights()
         for ranks in (1, 2, 3, 4, 5, 8):
@@ -142,6 +143,7 @@ class Train(unittest.TestCase):
             self.assertEqual(self.weights("-n", str(ranks), env={"OMP_NUM_THREADS": "2"}), one, "two threads each")
         self.assertEqual(self.weights("train.threads=2"), one)
 
+    @long_test
     def test_bf16_has_the_same_weights_for_every_layout_and_after_a_resume(self):
         bf16 = "train.precision=bf16"
         self.config.write_text(CONFIG.replace("- linear: classes", "- linear: {out: 16, relu: true}\n    - linear: classes"))
@@ -154,6 +156,7 @@ class Train(unittest.TestCase):
         self.train("-n", "2", "--out", run, bf16, "train.steps=11")
         self.assertEqual(self.weights("-n", "3", "--resume", run, "train.steps=0"), one)
 
+    @long_test
     def test_f16_has_the_same_weights_for_every_layout_and_after_a_resume(self):
         self.config.write_text(GPT)
         f16 = ("train.precision=f16", "train.loss_scale_init=1048576", "train.loss_scale_window=3")
@@ -167,6 +170,7 @@ class Train(unittest.TestCase):
         self.train("-n", "2", "--out", run, *f16, "train.steps=9")
         self.assertEqual(self.weights("-n", "3", "--resume", run, "train.steps=0"), one)
 
+    @long_test
     def test_batch_norm_over_the_whole_batch_has_the_same_weights_for_every_layout(self):
         sync = "model.sync_batch_norm=true"
         one = self.weights(sync)
@@ -178,6 +182,7 @@ class Train(unittest.TestCase):
         self.train("-n", "2", "--out", run, sync, "train.steps=11")
         self.assertEqual(self.weights("-n", "3", "--resume", run, "train.steps=0"), one)
 
+    @long_test
     def test_sharded_state_has_the_same_weights_for_every_layout_and_in_the_files_of_any(self):
         adamw = ("optim.name=adamw", "optim.lr=0.01", "optim.clip_norm=1")
         one = self.weights(*adamw)
@@ -193,6 +198,7 @@ class Train(unittest.TestCase):
             self.train("-n", "2", "--out", run, *adamw, f"parallel.sync={first}", "train.steps=11")
             self.assertEqual(self.weights("-n", "3", "--resume", run, f"parallel.sync={second}", "train.steps=0"), one)
 
+    @long_test
     def test_every_mesh_has_the_weights_of_one_process(self):
         self.config.write_text(GPT)
         one = self.weights()
