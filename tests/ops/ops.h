@@ -81,11 +81,19 @@ static inline tri_status op_describe(const op_case *c, int threads, tri_op_desc 
     return TRI_OK;
 }
 
+/* Normal numbers of a stream. They are computed once: tests fill the same memory thousands of times. */
 static inline void op_fill(float *x, int64_t count, uint64_t stream)
 {
-    for (int64_t i = 0; i < count; i++) {
-        x[i] = tri_rng_normal((tri_rng){77, stream}, (uint64_t)i);
+    static float *drawn[64];
+    static int64_t drawn_count[64];
+    if (count > drawn_count[stream]) {
+        drawn[stream] = tri_realloc(drawn[stream], (size_t)count * sizeof(float));
+        for (int64_t i = drawn_count[stream]; i < count; i++) {
+            drawn[stream][i] = tri_rng_normal((tri_rng){77, stream}, (uint64_t)i);
+        }
+        drawn_count[stream] = count;
     }
+    memcpy(x, drawn[stream], (size_t)count * sizeof(float));
 }
 
 /* Values of 16 bits lie in the first half of their memory. In place: f32 to bf16 or f16, and back. */
