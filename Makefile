@@ -4,6 +4,7 @@ BUILD ?= build
 PYTHON ?= /usr/bin/python3
 GENERATOR := $(if $(shell command -v ninja),-G Ninja,)
 JOBS ?= $(shell nproc)
+SLOTS = $(shell expr 4 \* $(JOBS))
 
 .PHONY: all demo test test-all stress check docs pypi bench compare install deb wheel clean deps dev tsan valgrind fuzz
 
@@ -27,19 +28,19 @@ demo: ## builds, trains a CNN on Fashion-MNIST on 2 workers, shows the result
 	@$(MAKE) --no-print-directory $(BUILD)/trireme
 	@tools/demo $(BUILD)
 
-# Tests run side by side: threads that wait must not spin. Only test-all runs the tests of tests/long.txt, and in
-# tests/process those with @long_test.
+# Tests run side by side, on four slots for each core (cmake/TriremeTargets.cmake): threads that wait must not spin.
+# Only test-all runs the tests of tests/long.txt, in tests/process those with @long_test, in tests/cli those named *_long.
 LONG := ^($(shell sed '/^\#/d;s/ .*//' tests/long.txt | paste -sd '|'))$$
 test: TESTS := -E '$(LONG)'
 test-all: export TRIREME_TEST_ALL := 1
 test test-all: ## builds everything, runs the tests that take seconds; all of them
 	@tools/deps build test demo
 	@tools/deps etcd ssh slurm mpi python || echo "make test: tests that want these skip themselves"
-	@test -n "$$TRIREME_PYPI" || $(MAKE) --no-print-directory pypi >/dev/null 2>&1 || \
-	  echo "make test: nothing from PyPI ('make pypi' says why): tests that want it skip themselves"
 	@cmake -S . -B $(BUILD) $(GENERATOR) -DCMAKE_BUILD_TYPE=Release $(CMAKE_FLAGS)
-	@cmake --build $(BUILD) --parallel $(JOBS)
-	@OMP_WAIT_POLICY=passive ctest --test-dir $(BUILD) --output-on-failure --parallel $(JOBS) --timeout 300 $(TESTS)
+	@{ test -n "$$TRIREME_PYPI" || $(MAKE) --no-print-directory pypi >/dev/null 2>&1 || \
+	     echo "make test: nothing from PyPI ('make pypi' says why): tests that want it skip themselves"; } & \
+	 cmake --build $(BUILD) --parallel $(JOBS) && wait
+	@OMP_WAIT_POLICY=passive ctest --test-dir $(BUILD) --output-on-failure --parallel $(SLOTS) --timeout 300 $(TESTS)
 
 stress: ## N=10 runs of the tests of `make test` beside two busy loops (after `make test`)
 	@tools/stress $(if $(N),$(N),10) $(BUILD) -E '$(LONG)'
@@ -81,7 +82,7 @@ dev tsan valgrind: ## the tests under sanitizers; under memcheck
 	@tools/deps build test $(filter valgrind,$@)
 	@cmake --preset $@
 	@cmake --build build-$@ --parallel $(JOBS)
-	@ctest --test-dir build-$@ --output-on-failure --parallel $(JOBS) $(if $(filter valgrind,$@),--timeout 1800 -E '^(process|python|interop|fuzz|cli)',--timeout 600)
+	@ctest --test-dir build-$@ --output-on-failure --parallel $(SLOTS) $(if $(filter valgrind,$@),--timeout 1800 -E '^(process|python|interop|fuzz|cli)',--timeout 600)
 
 fuzz: ## SECONDS=300 of each fuzz target
 	@tools/deps build test fuzz

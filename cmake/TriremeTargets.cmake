@@ -26,17 +26,47 @@ function(tri_folder name)
   target_link_libraries(tri_${name} PUBLIC tri_flags ${F_LIBRARIES})
 endfunction()
 
-# tri_test(unit/base/test_rng FOLDERS base [SOURCES extra.c] [ARGS ...] [LABELS ...] [TIMEOUT 60])
-# builds tests/<path>.c with the named folders and adds it to CTest. Tests run two at a time; those with processes
-# that want a core each (ranks/, process/) have the machine for themselves.
-function(tri_test path)
-  cmake_parse_arguments(T "" "TIMEOUT" "FOLDERS;SOURCES;ARGS;LABELS" ${ARGN})
-  string(REPLACE "/" "_" target ${path})
-  add_executable(${target} ${CMAKE_SOURCE_DIR}/tests/${path}.c ${T_SOURCES})
+# Tests are many: they are compiled with -O1 and linked by the fastest linker that this compiler finds.
+include(CheckLinkerFlag)
+foreach(linker mold lld gold)
+  check_linker_flag(C -fuse-ld=${linker} TRI_HAS_${linker})
+  if(TRI_HAS_${linker})
+    set(TRI_TEST_LINKER -fuse-ld=${linker})
+    break()
+  endif()
+endforeach()
+
+# The flags of a test's program or of an object library that tests share, with the headers of the named folders.
+function(tri_test_flags target)
   target_include_directories(${target} PRIVATE ${CMAKE_SOURCE_DIR}/tests)
+  target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
+  target_link_options(${target} PRIVATE ${TRI_TEST_LINKER})
   target_link_libraries(${target} PRIVATE tri_flags PkgConfig::CMOCKA)
-  foreach(folder ${T_FOLDERS})
+  foreach(folder ${ARGN})
     target_link_libraries(${target} PRIVATE tri_${folder})
+  endforeach()
+endfunction()
+
+# tri_test(unit/base/test_rng FOLDERS base [SOURCES extra.c] [ARGS ...] [LABELS ...] [TIMEOUT 60])
+# builds tests/<path>.c with the named folders and adds it to CTest; a source in tests/ that several name is compiled once.
+# CTest gets four slots for each core (Makefile): a test takes four of them, and one that waits most of its time one (WAITS).
+function(tri_test path)
+  cmake_parse_arguments(T "WAITS" "TIMEOUT" "FOLDERS;SOURCES;ARGS;LABELS" ${ARGN})
+  string(REPLACE "/" "_" target ${path})
+  add_executable(${target} ${CMAKE_SOURCE_DIR}/tests/${path}.c)
+  tri_test_flags(${target} ${T_FOLDERS})
+  foreach(source ${T_SOURCES})
+    file(RELATIVE_PATH name ${CMAKE_SOURCE_DIR} ${source})
+    string(MAKE_C_IDENTIFIER ${name} extra)
+    if(NOT name MATCHES "^tests/") # with the flags of this test
+      target_sources(${target} PRIVATE ${source})
+      continue()
+    endif()
+    if(NOT TARGET ${extra})
+      add_library(${extra} OBJECT ${source})
+      tri_test_flags(${extra} ${T_FOLDERS})
+    endif()
+    target_sources(${target} PRIVATE $<TARGET_OBJECTS:${extra}>)
   endforeach()
   if(NOT T_TIMEOUT)
     set(T_TIMEOUT 60)
@@ -45,26 +75,26 @@ function(tri_test path)
     math(EXPR T_TIMEOUT "4 * ${T_TIMEOUT}")
   endif()
   add_test(NAME ${path} COMMAND ${target} ${T_ARGS})
-  set_tests_properties(${path} PROPERTIES TIMEOUT ${T_TIMEOUT} COST ${T_TIMEOUT} LABELS "${T_LABELS}") # the long ones first
-  if(path MATCHES "^(ranks|process)/")
-    set_tests_properties(${path} PROPERTIES PROCESSORS 2)
+  set(slots 4)
+  if(T_WAITS)
+    set(slots 1)
   endif()
+  set_tests_properties(${path} PROPERTIES TIMEOUT ${T_TIMEOUT} COST ${T_TIMEOUT} LABELS "${T_LABELS}" PROCESSORS ${slots}) # the long ones first
 endfunction()
 
-# tri_script(process/train train.py TIMEOUT 300 [ARGS ...]) adds a script of the folder to CTest; it is given the program
-# and ARGS. 77 as its exit code: skipped, for a reason that it says. Scripts run alone: they look at the whole machine,
-# or kill and stop processes at moments that other work would move; but for those that mostly wait (BESIDE).
+# tri_script(process/train train.py TIMEOUT 300 [SLOTS 4] [ALONE] [ARGS ...]) adds a script of the folder to CTest; it is
+# given the program and ARGS. 77 as its exit code: skipped, for a reason that it says. SLOTS: as above, by the processor
+# time that it takes. ALONE: it looks at all processes of the machine.
 function(tri_script name script)
-  cmake_parse_arguments(T "BESIDE" "TIMEOUT" "ARGS" ${ARGN})
+  cmake_parse_arguments(T "ALONE" "TIMEOUT;SLOTS" "ARGS" ${ARGN})
   set(interpreter)
   if(script MATCHES "\\.py$")
     find_package(Python3 REQUIRED COMPONENTS Interpreter)
     set(interpreter ${Python3_EXECUTABLE})
   endif()
-  add_test(NAME ${name} COMMAND ${interpreter} ${CMAKE_CURRENT_SOURCE_DIR}/${script} $<TARGET_FILE:trireme> ${T_ARGS})
-  set(alone ON)
-  if(T_BESIDE)
-    set(alone OFF)
+  if(NOT T_SLOTS)
+    set(T_SLOTS 4)
   endif()
-  set_tests_properties(${name} PROPERTIES TIMEOUT ${T_TIMEOUT} COST ${T_TIMEOUT} SKIP_RETURN_CODE 77 RUN_SERIAL ${alone})
+  add_test(NAME ${name} COMMAND ${interpreter} ${CMAKE_CURRENT_SOURCE_DIR}/${script} $<TARGET_FILE:trireme> ${T_ARGS})
+  set_tests_properties(${name} PROPERTIES TIMEOUT ${T_TIMEOUT} COST ${T_TIMEOUT} SKIP_RETURN_CODE 77 PROCESSORS ${T_SLOTS} RUN_SERIAL ${T_ALONE})
 endfunction()
