@@ -216,7 +216,7 @@ class Kubernetes(unittest.TestCase):
 
     def check(self, pods, *words):
         for pod in pods:
-            self.assertEqual(pod.wait(60), 0, self.text())
+            self.assertEqual(pod.wait(240), 0, self.text())
         self.assertEqual(re.findall(r"weights: xxh3 (\w+)", self.text())[-1], self.alone(*words), self.text())
 
     @unittest.skipUnless(yaml, "no python3-yaml")
