@@ -143,12 +143,17 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t nbytes)
 }
 
 #define EIGHT "\7\0\7\0\7\0\7\0\7\0\7\0\7\0\7\0"
+#define PLACES                                                                                                         \
+    "\0\0\1\0\2\0\3\0\4\0\5\0\6\0\7\0\10\0\11\0\12\0\13\0\14\0\15\0\16\0\17\0"                                         \
+    "\20\0\21\0\22\0\23\0\24\0\25\0\26\0\27\0\30\0\31\0\32\0\33\0\34\0\35\0\36\0\37\0"                                 \
+    "\40\0\41\0\42\0\43\0\44\0\45\0\46\0\47\0\50\0\51\0\52\0\53\0\54\0\55\0\56\0\57\0"                                 \
+    "\60\0\61\0\62\0\63\0\64\0\65\0\66\0\67\0\70\0\71\0\72\0\73\0\74\0\75\0\76\0\77\0"
 #define SLOTS EIGHT EIGHT EIGHT EIGHT EIGHT EIGHT EIGHT EIGHT EIGHT EIGHT EIGHT EIGHT EIGHT EIGHT EIGHT EIGHT
 
 const tri_fuzz_seed tri_fuzz_seeds[] = {
     TRI_FUZZ_SEED("\0\3\1\x11\2\5\7\2\1"),
     TRI_FUZZ_SEED("\0\2\0\0\0\0\0\0\0\0\1\0\0\0\0\0\0\0\1\0\0\0\0\0\0\0"),
-    TRI_FUZZ_SEED("\1psvw\1\0\0\0\0\0\0\0\2\0\3\0\7\0" SLOTS),
+    TRI_FUZZ_SEED("\1psv2\1\0\0\0\0\0\0\0" PLACES "\2\0\3\0\7\0" SLOTS),
     TRI_FUZZ_SEED("\2psum\0\0\0\0\4\0\0\0\0\0\0\0\1\0\0\0\0\0\0\0\2\0\0\0\0\0\0\0\1\0\0\0\0\0\0\0"
                   "\2\0\0\0\0\0\0\0\2\0\0\0\0\0\0\0\0\0\x80\x3f"),
     TRI_FUZZ_SEED("\3psgt\0\0\0\0\4\0\0\0\0\0\0\0\1\0\0\0\1\0\0\0"
@@ -158,5 +163,5 @@ const tri_fuzz_seed tri_fuzz_seeds[] = {
                   "\1\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\4\0\0\0\0\0\0\0\x10\0\0\0\0\0\0\0"),
 };
 const size_t tri_fuzz_seed_count = TRI_COUNT_OF(tri_fuzz_seeds);
-const char *const tri_fuzz_words[] = {"psvw", "psum", "psgt", "psrw", "\xff\xff\xff\xff\xff\xff\xff\xff"};
+const char *const tri_fuzz_words[] = {"psv2", "psum", "psgt", "psrw", "\xff\xff\xff\xff\xff\xff\xff\xff"};
 const size_t tri_fuzz_word_count = TRI_COUNT_OF(tri_fuzz_words);

@@ -28,6 +28,8 @@ const chaos_kind chaos_kinds[CHAOS_KINDS] = {
     {.name = "f"},
     {.name = "g"},
     {.name = "h"},
+    {.name = "i"},
+    {.name = "j"},
 };
 
 static char path[] = "/tmp/trireme-chaos-plan-XXXXXX";
