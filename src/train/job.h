@@ -659,7 +659,8 @@ bool tri_job_show_wants_gradients(const tri_job *job);
 tri_status tri_job_show_gradients(tri_job *job, float scale);
 /* show_pictures.c: a test batch went up; the first one of an evaluation is kept. */
 void tri_job_show_batch(tri_job *job, const tri_batch *batch);
-/* best.c: keeps the weights that were evaluated in RUN/best if they are better; on rank 0, with checkpoint.keep_best. */
+/* best.c: keeps the weights that were evaluated in RUN/best if they are better; on rank 0, with checkpoint.keep_best.
+ */
 tri_status tri_job_best_offer(tri_job *job);
 /* dataset_info.c: dataset.yaml of a run folder: what the samples were, and what their classes are called, so that a
  * trained model can be used where they are not. Names are in the arena. */
