@@ -1,6 +1,6 @@
 trireme --help >/dev/full
 echo "exit $?"
-trireme sim all_reduce --json >/dev/full
+trireme sim all_reduce --ranks 4 --sizes 1k --json >/dev/full
 echo "exit $?"
 printf 'model: {name: mlp, hidden: [4]}\ndata: {name: synthetic, synthetic_count: 64, synthetic_width: 2}\ntrain: {steps: 2}\n' >c.yaml
 trireme train c.yaml --out run >/dev/full 2>/dev/full
