@@ -86,8 +86,7 @@ static uint8_t blend(float base, float factor, uint8_t pixel)
 
 static uint8_t gray_of(const uint8_t *pixel, int64_t channels)
 {
-    return channels == 3 ? (uint8_t)((19595u * pixel[0] + 38470u * pixel[1] + 7471u * pixel[2] + 0x8000u) >> 16)
-                         : pixel[0];
+    return channels == 3 ? tri_image_gray(pixel) : pixel[0];
 }
 
 static float mean_gray(const uint8_t *pixels, int64_t count, int64_t channels)

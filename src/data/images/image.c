@@ -80,12 +80,6 @@ static tri_status turn(tri_image *image, int orientation)
 
 /* --- channels --- */
 
-/* Luma of ITU-R 601, as Pillow rounds it. */
-static uint8_t gray_of(const uint8_t *rgb)
-{
-    return (uint8_t)((19595u * rgb[0] + 38470u * rgb[1] + 7471u * rgb[2] + 0x8000u) >> 16);
-}
-
 static tri_status convert(tri_image *image, int channels)
 {
     const int64_t count = image->height * image->width;
@@ -94,7 +88,7 @@ static tri_status convert(tri_image *image, int channels)
     uint8_t *to = tri_alloc_bulk((size_t)(count * channels));
     for (int64_t i = 0; i < count && to != NULL; i++) {
         if (channels == 1)
-            to[i] = gray_of(image->pixels + 3 * i);
+            to[i] = tri_image_gray(image->pixels + 3 * i);
         else
             memset(to + 3 * i, image->pixels[i], 3);
     }

@@ -19,6 +19,12 @@ typedef struct tri_image {
     uint8_t *pixels; /* [height][width][channels]; tri_free() */
 } tri_image;
 
+/* Luma of ITU-R 601, as Pillow rounds it. */
+static inline uint8_t tri_image_gray(const uint8_t *rgb)
+{
+    return (uint8_t)((19595u * rgb[0] + 38470u * rgb[1] + 7471u * rgb[2] + 0x8000u) >> 16);
+}
+
 /* One row per file format. */
 typedef struct tri_image_format {
     const char *name;
