@@ -126,7 +126,7 @@ static bool is_held(const fleet *all, int64_t generation, int64_t step, int role
     return false;
 }
 
-/* Where one has made a step all that are left of its generation can make it (docs/design/032-mirrors.md). */
+/* Where one has made a step all that are left of its generation can make it (docs/design/recovery.md). */
 static bool is_whole(const fleet *all, const tri_role_set *newest)
 {
     for (int role = 0; role < newest->roles; role++)

@@ -5,7 +5,7 @@
  * A line that one core writes and another only reads stays shared between both, and the writer's next store to it has
  * to call the copy back, one line after the other: measured, 33 ns a line, ten times what a line costs that moves as a
  * whole. So whoever writes what another core holds asks for the lines ahead, and whoever reads what another core will
- * write again takes the lines (a store into each) where that pays (docs/design/009-take-the-line.md).
+ * write again takes the lines (a store into each) where that pays (docs/design/communication.md).
  */
 #ifndef TRI_BASE_CACHE_H
 #define TRI_BASE_CACHE_H
@@ -56,7 +56,7 @@ static inline void tri_copy_out(void *to, const void *from, size_t nbytes)
 
 /* memcpy past the cache: what is written is not read first, nor kept. For a piece of what no cache holds. */
 void tri_copy_past(void *to, const void *from, size_t nbytes);
-/* From here on that pays: measured, docs/design/009-take-the-line.md. */
+/* From here on that pays: measured, docs/design/communication.md. */
 #define TRI_COPY_LARGE_NBYTES ((size_t)4 << 20)
 /* memcpy, past the cache if that pays. */
 static inline void tri_copy_large(void *to, const void *from, size_t nbytes)

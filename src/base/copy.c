@@ -8,7 +8,7 @@
 #include <immintrin.h>
 
 /* What is read is asked for so far ahead, into the second cache, which has more of it under way than the first:
- * measured, docs/design/009-take-the-line.md. */
+ * measured, docs/design/communication.md. */
 enum { STREAM_AHEAD = 4096 };
 
 #define ASK_AHEAD(at) _mm_prefetch((at) + STREAM_AHEAD, _MM_HINT_T1)

@@ -4,7 +4,7 @@
  *
  * Each change is one record at the end of the file, written before anybody is told that it was made. The file is locked
  * while the process lives that has it open: two cannot hold it. It outlives processes, not machines: one that another
- * start of the machine wrote counts as empty, since its end may be missing (docs/design/029-coordinator.md).
+ * start of the machine wrote counts as empty, since its end may be missing (docs/design/recovery.md).
  */
 #ifndef TRI_CLUSTER_JOURNAL_H
 #define TRI_CLUSTER_JOURNAL_H

@@ -5,7 +5,7 @@
  * It has a connection of its own to every peer. Inside a host: a unix socket whose end, with the peer's pidfd, says
  * that the process died, and a page that the peer counts its beats in. Between hosts: a TCP connection that beats
  * travel on. A rank that computes for long still beats, since its watch thread does. What is found first is the trouble
- * of this rank: every wait in net/ and comm/ looks at it (docs/design/008-who-watches.md).
+ * of this rank: every wait in net/ and comm/ looks at it (docs/design/communication.md).
  */
 #ifndef TRI_NET_WATCH_H
 #define TRI_NET_WATCH_H

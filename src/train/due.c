@@ -2,7 +2,7 @@
  *
  * due.c: a step that this rank was ready for when it lost the others. Somebody may have made it, and be heard of later:
  * so sums and figures stay beside the state that they move, until a later state has taken its place everywhere
- * (docs/design/032-mirrors.md).
+ * (docs/design/recovery.md).
  */
 #include <string.h>
 

@@ -4,7 +4,7 @@
  * the sums of the role's gradient, which come to it in each step.
  *
  * Nothing moves before all ranks have all sums, their own and those of their mirror: so whoever is left can make a step
- * that anybody has made, and all that a rank has is of one step (docs/design/032-mirrors.md).
+ * that anybody has made, and all that a rank has is of one step (docs/design/recovery.md).
  */
 #include "train/job.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * roles.h: which process holds which part of a state that no process has whole, and which state can be had from those
- * that are left. Pure functions of what each of them says (docs/design/032-mirrors.md).
+ * that are left. Pure functions of what each of them says (docs/design/recovery.md).
  *
  * A *role* is a place of a layout (stage, tensor rank, share): what a rank there keeps of weights and optimizer state.
  * A *set* is what one process has after one step of one generation: its own role, and the mirror of another rank's.

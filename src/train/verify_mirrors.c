@@ -7,7 +7,7 @@
  * ranks enter before they move carries the sum over all parts of owner's hash less mirror's, which is zero where all
  * are the same: no message more, and all know before anything moves. Of two copies the one whose memory has changed
  * since it was written is wrong: it gets the other one's, and the batch is computed again. If neither has changed, or
- * both have, nobody knows (docs/design/046-mirrors-compared.md).
+ * both have, nobody knows (docs/design/recovery.md).
  */
 #include <stdio.h>
 #include <string.h>

@@ -6,7 +6,7 @@
  * A set is (generation of its layout, steps that it has made, ready for the next one). After step s of generation g the
  * process of rank r has role r and the mirror of half the way around; nothing else of it is looked at.
  *
- * DROP=n (environment) leaves out a rule of docs/design/032-mirrors.md: 21 to 23 of how a generation forms, 24 to 26 of
+ * DROP=n (environment) leaves out a rule of docs/design/recovery.md: 21 to 23 of how a generation forms, 24 to 26 of
  * a step.
  */
 #include "rules.h"
@@ -84,7 +84,7 @@ static int newest_formed(void)
     return g;
 }
 
-/* A and B of docs/design/032-mirrors.md; they are what the claim is for. */
+/* A and B of docs/design/recovery.md; they are what the claim is for. */
 static void check(void)
 {
     int a = newest_formed();

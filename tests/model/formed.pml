@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * formed.pml: how a generation forms whose state is spread over its processes, and its steps (docs/design/032-mirrors.md),
+ * formed.pml: how a generation forms whose state is spread over its processes, and its steps (docs/design/recovery.md),
  * for spin: all orders of all words, kills and stops of a few processes.
  *
  * Generations are agreed upon in one step here; members.pml has them in all their requests. A process is a row of the

@@ -3,7 +3,7 @@
  * members.h: what a process of members.pml decides by; `now` is the state of the model. Beside each rule stands the
  * function of the product that it is.
  *
- * DROP=n (environment) leaves out rule n of docs/design/028-membership.md; 17, 18 and 19 are parts of 6 and 7 that were
+ * DROP=n (environment) leaves out rule n of docs/design/recovery.md; 17, 18 and 19 are parts of 6 and 7 that were
  * missing before the simulator and this model asked for them, 20 is a part of 10.
  */
 #include "rules.h"

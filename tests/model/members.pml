@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * members.pml: the protocol of generations (docs/design/028-membership.md, src/cluster/members.c) with a training in
+ * members.pml: the protocol of generations (docs/design/recovery.md, src/cluster/members.c) with a training in
  * small, for spin: all orders of all requests, kills, stops and joins of a few processes.
  *
  * A process is a row of the arrays below; what it decides by is C, members.h. One step of the model is one request to
