@@ -58,13 +58,12 @@ typedef struct tri_group_memory {
 /* Pages that are there, for tri_group_alloc_kept(): `shared`, of memory that other processes of the host reach. */
 tri_status tri_group_memory_make(size_t nbytes, bool shared, tri_group_memory *out);
 void tri_group_memory_free(tri_group_memory *memory);
-/* As tri_group_alloc(), in what is kept where that has this length and the kind that the group takes; what it takes is
- * no longer kept. Bytes that come from there are what they were. */
+/* As tri_group_alloc(), in what is kept where that has this length and the kind that the group takes, and no process
+ * outside the group can write to it any more: those of an earlier group have freed theirs, or have ended. What it takes
+ * is no longer kept. Bytes that come from there are what they were. */
 tri_status tri_group_alloc_kept(tri_group *group, size_t nbytes, tri_group_memory *kept, void **out);
-/* As tri_group_free(), but what is ordinary memory stays in `kept`, and with `shared` the other kind too: only after a
- * call that all ranks were in and that came behind the last one that used this memory. Then nobody of this group writes
- * there any more, whatever he is stopped in. */
-void tri_group_free_kept(tri_group *group, void *memory, bool shared, tri_group_memory *kept);
+/* As tri_group_free(), but this rank's part stays in `kept`. */
+void tri_group_free_kept(tri_group *group, void *memory, tri_group_memory *kept);
 
 /* As tri_reduce_scatter_tree() in a group that has the shards of some of the ranks alone: of each whole subtree of
  * these (tri_tree_parts) every rank gets its block of the sum, in outs[0], outs[1] ... outs[0] may lie where the block

@@ -57,10 +57,16 @@ static tri_status shared_connect(tri_shared *shared, shared_ticket *tickets)
     return reached ? TRI_OK : tri_fail(TRI_EUNSUPPORTED, "shared memory: not all ranks reach each other");
 }
 
+/* Memory of an earlier group to which nobody else can write any more. */
+static bool region_fits(const tri_shared *shared, const tri_group_memory *kept)
+{
+    return kept->region.bytes && kept->nbytes == shared->nbytes && tri_region_is_alone(&kept->region);
+}
+
 /* A rank that has none says so to all. */
 static void region_take(tri_shared *shared, tri_group_memory *kept)
 {
-    if (!kept->region.bytes || kept->nbytes != shared->nbytes) {
+    if (!region_fits(shared, kept)) {
         (void)tri_region_create(shared->nbytes, &shared->own);
         return;
     }
@@ -71,8 +77,7 @@ static void region_take(tri_shared *shared, tri_group_memory *kept)
 static tri_status plain_take(tri_shared *shared, tri_group_memory *kept)
 {
     bool fits = kept->plain && kept->nbytes == shared->nbytes;
-    /* Of an earlier group, all of whose ranks were on this host: nobody else writes there any more. */
-    if (!fits && kept->region.bytes && kept->nbytes == shared->nbytes) {
+    if (!fits && region_fits(shared, kept)) {
         region_take(shared, kept);
         return TRI_OK;
     }
@@ -157,15 +162,13 @@ void tri_group_free(tri_group *group, void *memory)
     shared_destroy(shared_remove(group->comm, memory));
 }
 
-void tri_group_free_kept(tri_group *group, void *memory, bool shared, tri_group_memory *kept)
+void tri_group_free_kept(tri_group *group, void *memory, tri_group_memory *kept)
 {
     tri_shared *found = shared_remove(group->comm, memory);
     tri_group_memory_free(kept);
-    if (found && found->own.bytes && (shared || !found->direct)) {
-        *kept = (tri_group_memory){.nbytes = found->nbytes, .region = found->own};
+    if (found) {
+        *kept = (tri_group_memory){.nbytes = found->nbytes, .region = found->own, .plain = found->plain};
         found->own = (tri_region){0};
-    } else if (found && !found->direct) {
-        *kept = (tri_group_memory){.nbytes = found->nbytes, .plain = found->plain};
         found->plain = NULL;
     }
     shared_destroy(found);

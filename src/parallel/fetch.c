@@ -24,7 +24,7 @@ tri_status tri_fetch_init(tri_fetch *fetch, tri_group *group, const tri_params *
                          .ahead = ahead,
                          .order = {{.each = sizeof(int)}, {.each = sizeof(int)}},
                          .place = -1};
-    tri_pool_init(&fetch->pool, NULL, 1, TRI_FETCH_BUFFERS);
+    tri_pool_init(&fetch->pool, NULL, 1, TRI_FETCH_BUFFERS, NULL);
     fetch->states = tri_alloc_zero(count, sizeof(fetch_unit));
     fetch->here = tri_alloc_zero(count, sizeof(int));
     if (!fetch->states || !fetch->here)

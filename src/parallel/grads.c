@@ -33,7 +33,7 @@ void tri_grads_fini(tri_grads *grads)
     if (grads->tail_work)
         (void)tri_work_wait(grads->tail_work);
     tri_pool_fini(&grads->pool);
-    tri_sync_arrays_free(grads->zero, grads->arrays, grads->part_count, NULL);
+    tri_sync_arrays_free(grads->zero, grads->params, grads->part_count, grads->kept, grads->arrays);
     tri_free(grads->states);
     tri_free(grads->parts);
     tri_free(grads->sum_places);
@@ -46,7 +46,7 @@ void tri_grads_fini(tri_grads *grads)
 
 static tri_status whole_alloc(tri_grads *grads)
 {
-    TRI_TRY(tri_sync_arrays_alloc(grads->zero, grads->params, grads->part_count, NULL, &grads->arrays));
+    TRI_TRY(tri_sync_arrays_alloc(grads->zero, grads->params, grads->part_count, grads->kept, &grads->arrays));
     for (int u = 0; u < grads->units->count; u++) {
         const tri_unit *unit = &grads->units->items[u];
         for (int p = 0; p < grads->part_count; p++)
@@ -58,10 +58,24 @@ static tri_status whole_alloc(tri_grads *grads)
     return TRI_OK;
 }
 
+/* Of another model, or of another stage of it. */
+static tri_status pool_drop_others(const tri_grads *grads)
+{
+    size_t *nbytes = tri_alloc((size_t)(grads->units->count + 1) * sizeof(*nbytes));
+    if (!nbytes)
+        return TRI_ENOMEM;
+    for (int u = 0; u < grads->units->count; u++)
+        nbytes[u] = tri_pool_nbytes(grads->units->items[u].count);
+    tri_kept_drop_others(grads->kept, nbytes, grads->units->count);
+    tri_free(nbytes);
+    return TRI_OK;
+}
+
 /* As a step takes and gives them, so that steps find the buffers there. */
 static tri_status pool_warm(tri_grads *grads)
 {
     int held[TRI_GRADS_BUFFERS], count = 0;
+    TRI_TRY(pool_drop_others(grads));
     for (int u = grads->units->count - 1; u >= 0; u--) {
         if (count == TRI_GRADS_BUFFERS) {
             tri_pool_give(&grads->pool, held[0]);
@@ -137,10 +151,11 @@ tri_status tri_grads_init(tri_grads *grads, const tri_sync_setup *setup, const t
                          .part_count = setup->part_count,
                          .threads = setup->threads,
                          .whole = whole,
+                         .kept = setup->kept,
                          .overlap = setup->config->overlap};
     groups_set(grads, setup);
     size_t sums = (size_t)grads->sum_count;
-    tri_pool_init(&grads->pool, setup->zero, setup->part_count, TRI_GRADS_BUFFERS);
+    tri_pool_init(&grads->pool, setup->zero, setup->part_count, TRI_GRADS_BUFFERS, setup->kept);
     grads->states = tri_alloc_zero(count, sizeof(grads_unit));
     grads->parts = tri_alloc_zero(count * parts, sizeof(float *));
     grads->sum_places = tri_alloc_zero(count * sums, sizeof(float *));

@@ -43,6 +43,7 @@ typedef struct tri_grads {
     float **tails;       /* [part_count] */
     float *tail_memory;  /* in the pool */
     tri_work *tail_work; /* its sum, which all ranks get */
+    tri_kept *kept;
     tri_pool pool;
     int open;                  /* units whose gradients are being written */
     int *flying, flying_count; /* units under way, the oldest first */

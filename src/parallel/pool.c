@@ -4,7 +4,6 @@
  */
 #include "parallel/pool.h"
 
-#include "base/memory.h"
 #include "tensor/tree.h"
 
 typedef struct pool_buffer {
@@ -18,41 +17,39 @@ static pool_buffer *buffer_at(const tri_pool *pool, int number)
     return tri_vector_at(&pool->buffers, (size_t)number);
 }
 
-void tri_pool_init(tri_pool *pool, tri_group *group, int arrays, int most)
+void tri_pool_init(tri_pool *pool, tri_group *group, int arrays, int most, tri_kept *kept)
 {
-    *pool = (tri_pool){.group = group, .arrays = arrays, .most = most, .buffers = {.each = sizeof(pool_buffer)}};
+    *pool = (tri_pool){
+        .group = group, .arrays = arrays, .most = most, .kept = kept, .buffers = {.each = sizeof(pool_buffer)}};
 }
 
-static void buffer_free(const tri_pool *pool, pool_buffer *buffer)
+size_t tri_pool_nbytes(int64_t count)
 {
-    for (int i = 0; i < pool->arrays; i++) {
-        if (i == 0 && pool->group)
-            tri_group_free(pool->group, buffer->arrays[i]);
-        else
-            tri_free(buffer->arrays[i]);
-    }
+    return (size_t)(count > 0 ? count : 1) * sizeof(float);
+}
+
+static void buffer_free(const tri_pool *pool, pool_buffer *buffer, tri_kept *kept)
+{
+    for (int i = 0; i < pool->arrays; i++)
+        tri_kept_give(kept, i == 0 ? pool->group : NULL, tri_pool_nbytes(buffer->count), buffer->arrays[i]);
     *buffer = (pool_buffer){0};
 }
 
 void tri_pool_fini(tri_pool *pool)
 {
     for (size_t i = 0; i < pool->buffers.count; i++)
-        buffer_free(pool, buffer_at(pool, (int)i));
+        buffer_free(pool, buffer_at(pool, (int)i), pool->kept);
     tri_vector_fini(&pool->buffers);
 }
 
 static tri_status buffer_alloc(const tri_pool *pool, int64_t count, pool_buffer *buffer)
 {
-    size_t nbytes = (size_t)(count > 0 ? count : 1) * sizeof(float);
+    buffer->count = count;
     for (int i = 0; i < pool->arrays; i++) {
         void *memory = NULL;
-        if (i == 0 && pool->group)
-            TRI_TRY(tri_group_alloc(pool->group, nbytes, &memory));
-        else if (!(memory = tri_alloc_bulk(nbytes)))
-            return TRI_ENOMEM;
+        TRI_TRY(tri_kept_take(pool->kept, i == 0 ? pool->group : NULL, tri_pool_nbytes(count), &memory));
         buffer->arrays[i] = memory;
     }
-    buffer->count = count;
     return TRI_OK;
 }
 
@@ -80,7 +77,7 @@ tri_status tri_pool_take(tri_pool *pool, int64_t count, int *number)
     *number = find_free(pool, count, &spare);
     if (*number < 0 && spare >= 0 && (int)pool->buffers.count >= pool->most) {
         *number = spare;
-        buffer_free(pool, buffer_at(pool, spare));
+        buffer_free(pool, buffer_at(pool, spare), NULL);
     } else if (*number < 0) {
         if (!tri_vector_push(&pool->buffers, &none))
             return TRI_ENOMEM;

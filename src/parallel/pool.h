@@ -13,15 +13,19 @@
 #include <trireme/comm.h>
 
 #include "base/containers.h"
+#include "parallel/kept.h"
 
 typedef struct tri_pool {
     tri_group *group; /* of the first array of each buffer; NULL: ordinary memory */
     int arrays;       /* of each buffer, alike */
     int most;         /* buffers: a free one that is too small is given up for a larger one */
+    tri_kept *kept;   /* buffers of the pool before, and for the next one; NULL: none */
     tri_vector buffers;
 } tri_pool;
 
-void tri_pool_init(tri_pool *pool, tri_group *group, int arrays, int most);
+void tri_pool_init(tri_pool *pool, tri_group *group, int arrays, int most, tri_kept *kept);
+/* Of each array of a buffer that is made for `count` elements. */
+size_t tri_pool_nbytes(int64_t count);
 /* None of its buffers is used any more. */
 void tri_pool_fini(tri_pool *pool);
 /* A buffer of at least `count` elements in each array; *number gives it back. Its content is left from earlier. */

@@ -90,9 +90,47 @@ tri_status tri_shares_of(const tri_shares *shares, int rank, tri_slice **slices,
     return TRI_OK;
 }
 
-bool tri_sync_keeps(const tri_parallel_config *config)
+static size_t array_nbytes(const tri_params *params)
 {
-    return ops_find(config) == &tri_sync_ddp && !tri_compress_find(config);
+    return (size_t)(tri_params_grad_count(params) + TRI_PARAMS_TAIL) * sizeof(float);
+}
+
+tri_status tri_sync_kept_make(tri_kept *kept, const tri_parallel_config *config, const tri_params *params,
+                              int part_count, bool shared)
+{
+    if (ops_find(config) != &tri_sync_ddp || tri_compress_find(config))
+        return TRI_OK;
+    for (int p = 0; p < part_count; p++)
+        TRI_TRY(tri_kept_make(kept, array_nbytes(params), shared && p == 0));
+    return TRI_OK;
+}
+
+tri_status tri_sync_arrays_alloc(tri_group *group, const tri_params *params, int part_count, tri_kept *kept,
+                                 float ***out)
+{
+    const size_t nbytes = array_nbytes(params);
+    float **arrays = tri_alloc_zero((size_t)part_count, sizeof(float *));
+    tri_status status = arrays ? TRI_OK : TRI_ENOMEM;
+    tri_kept_drop_others(kept, &nbytes, 1);
+    for (int p = 0; p < part_count && status == TRI_OK; p++) {
+        void *array = NULL;
+        status = tri_kept_take(kept, p == 0 ? group : NULL, nbytes, &array);
+        if (arrays)
+            arrays[p] = array;
+    }
+    if (status != TRI_OK) {
+        tri_sync_arrays_free(group, params, part_count, NULL, arrays);
+        arrays = NULL;
+    }
+    *out = arrays;
+    return status;
+}
+
+void tri_sync_arrays_free(tri_group *group, const tri_params *params, int part_count, tri_kept *kept, float **arrays)
+{
+    for (int p = 0; arrays && p < part_count; p++)
+        tri_kept_give(kept, p == 0 ? group : NULL, array_nbytes(params), arrays[p]);
+    tri_free(arrays);
 }
 
 bool tri_sync_is_apart(const tri_parallel_config *config)
@@ -156,6 +194,8 @@ tri_status tri_sync_create(const tri_sync_setup *setup, tri_sync **out)
     if (ops->spread != TRI_SPREAD_NOTHING && tri_group_count(setup->zero) == 1)
         ops = &tri_sync_ddp; /* a rank alone has everything anyway */
     TRI_TRY(ops->create(setup, out));
+    if (setup->kept)
+        tri_kept_fini(setup->kept); /* what nobody took */
     (*out)->next_step = -1;
     return TRI_OK;
 }

@@ -17,6 +17,7 @@
 #include "comm/comm.h"
 #include "nn/graph.h"
 #include "optim/optim.h"
+#include "parallel/kept.h"
 #include "ps/ps.h"
 #include "tensor/tree.h"
 
@@ -84,15 +85,6 @@ typedef struct tri_sync_servers {
     uint64_t job;        /* what all workers must have in common */
 } tri_sync_servers;
 
-/* Gradient arrays between two syncs of one store (kept.c). */
-typedef struct tri_sync_kept {
-    size_t nbytes; /* of each */
-    bool shared;   /* the next sync to be destroyed may leave memory that other ranks reach (tri_group_free_kept) */
-    tri_group_memory first;
-    float *others[TRI_TREE_MAX_PARTS];
-    int count; /* of these */
-} tri_sync_kept;
-
 typedef struct tri_sync_setup {
     const tri_parallel_config *config;
     tri_group *group;                /* the ranks that share the batch */
@@ -106,7 +98,7 @@ typedef struct tri_sync_setup {
     bool whole_gradients;            /* the batch is computed in pieces, which are added before the sum over ranks */
     bool undoes;                     /* undo may be called */
     const tri_sync_servers *servers; /* NULL: there are none */
-    tri_sync_kept *kept;             /* the same for all syncs of this store, or NULL: none */
+    tri_kept *kept;                  /* memory of gradients of the sync before, or NULL: there is none */
 } tri_sync_setup;
 
 /* A part of the store whose sums are there: this rank's optimizer moves it. */
@@ -228,10 +220,9 @@ tri_status tri_sync_memory(const tri_sync_setup *setup, tri_sync_place place, tr
 /* Whole subtrees of the shards that such ranks have together: sums that the others' are added to. */
 int tri_sync_subtrees(const tri_sync_setup *setup, tri_sync_place place);
 /* Before there is a sync: its arrays, with pages that are there, so that nobody waits for these in the first step.
- * shared: ranks will reach each other's memory. Nothing where the strategy keeps none. */
-tri_status tri_sync_kept_make(tri_sync_kept *kept, const tri_parallel_config *config, const tri_params *params,
+ * shared: ranks will reach each other's memory. For allreduce, whose arrays are as long as the model. */
+tri_status tri_sync_kept_make(tri_kept *kept, const tri_parallel_config *config, const tri_params *params,
                               int part_count, bool shared);
-void tri_sync_kept_fini(tri_sync_kept *kept);
 tri_status tri_sync_create(const tri_sync_setup *setup, tri_sync **out);
 void tri_sync_destroy(tri_sync *sync);
 

@@ -21,7 +21,7 @@ typedef struct sync_ddp {
     const tri_params *params;
     int64_t leaves;
     int part_count;
-    tri_sync_kept *kept; /* NULL: its arrays go with it */
+    tri_kept *kept; /* NULL: its arrays go with it */
     bool alone;
     bool overlap;
     tri_buckets buckets;
@@ -40,7 +40,7 @@ static void ddp_destroy(tri_sync *sync)
     tri_free(ddp->works);
     tri_free(ddp->part_slice);
     tri_buckets_fini(&ddp->buckets);
-    tri_sync_arrays_free(ddp->group, ddp->base.grads, ddp->part_count, ddp->kept);
+    tri_sync_arrays_free(ddp->group, ddp->params, ddp->part_count, ddp->kept, ddp->base.grads);
     tri_free(ddp);
 }
 
@@ -78,7 +78,7 @@ static tri_status ddp_create(const tri_sync_setup *setup, tri_sync **out)
     ddp->base.ops = &tri_sync_ddp;
     ddp->group = setup->group;
     ddp->params = setup->params;
-    ddp->kept = tri_sync_keeps(setup->config) ? setup->kept : NULL;
+    ddp->kept = setup->kept;
     ddp->leaves = setup->leaves;
     ddp->part_count = setup->part_count;
     ddp->alone = tri_group_count(setup->group) == 1 && setup->part_count == 1;

@@ -15,12 +15,10 @@ extern const tri_sync_ops tri_sync_compressed;
 /* Bytes that sums of so many ranks take there, besides gradients. */
 tri_status tri_sync_compressed_nbytes(const tri_sync_setup *setup, int ranks, size_t *nbytes);
 
-/* Does the strategy take setup->kept, and leave its arrays there? */
-bool tri_sync_keeps(const tri_parallel_config *config);
 /* Gradient arrays of all parts, with tails; collective: the first part is reduced in place by all ranks of a host. */
-tri_status tri_sync_arrays_alloc(tri_group *group, const tri_params *params, int part_count, tri_sync_kept *kept,
+tri_status tri_sync_arrays_alloc(tri_group *group, const tri_params *params, int part_count, tri_kept *kept,
                                  float ***out);
-/* Arrays NULL: nothing. kept NULL: nothing is. */
-void tri_sync_arrays_free(tri_group *group, float **arrays, int part_count, tri_sync_kept *kept);
+/* Arrays NULL: nothing. */
+void tri_sync_arrays_free(tri_group *group, const tri_params *params, int part_count, tri_kept *kept, float **arrays);
 
 #endif

@@ -49,7 +49,7 @@ static void ps_destroy(tri_sync *sync)
     sync_ps *ps = ps_of(sync);
     tri_ps_dense_close(ps->dense);
     tri_ps_spec_fini(&ps->spec);
-    tri_sync_arrays_free(ps->group, ps->base.grads, ps->part_count, NULL);
+    tri_sync_arrays_free(ps->group, ps->params, ps->part_count, NULL, ps->base.grads);
     tri_free(ps->tails);
     tri_free(ps->missing);
     tri_free(ps->needs);

@@ -34,7 +34,7 @@ static void hooks_set(tri_job *job)
 tri_status tri_job_form_moves(tri_job *job)
 {
     tri_sync_setup setup = tri_job_sync_setup(job);
-    setup.kept = job->elastic.on && !job->roles.on ? &job->elastic.grads : NULL;
+    setup.kept = job->elastic.on ? &job->elastic.grads : NULL;
     setup.between_hosts = tri_group_is_between_hosts(job->mesh.data_group);
     TRI_TRY(tri_sync_create(&setup, &job->sync));
     TRI_TRY(tri_job_verify_open(job));

@@ -154,7 +154,7 @@ typedef struct tri_job_elastic {
     bool owes;           /* ranks apart: the step is made but for the exchange behind it */
     float *common;       /* ranks apart: what is alike on all, between generations; NULL: nothing is */
     bool kept;           /* it is there */
-    tri_sync_kept grads; /* gradient arrays, from generation to generation */
+    tri_kept grads;      /* memory of gradients, from generation to generation */
     int64_t hash;        /* of the weights that this rank has handed on, while a generation forms */
     bool hashed;         /* it stands there */
     bool dropped;        /* nobody knows whose state is right: none counts */

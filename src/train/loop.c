@@ -173,7 +173,7 @@ void tri_job_close(tri_job *job)
     tri_features_close(job);
     tri_job_refill_close(job);
     tri_job_unform(job);
-    tri_sync_kept_fini(&job->elastic.grads);
+    tri_kept_fini(&job->elastic.grads);
     tri_job_roles_close(job);
     tri_job_guard_close(job);
     tri_optim_destroy(job->optim);

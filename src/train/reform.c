@@ -237,7 +237,7 @@ tri_status tri_job_form(tri_job *job, tri_comm *comm, const tri_job_generation *
 {
     job->elastic.number = generation->number;
     job->elastic.misfit = -1;
-    job->elastic.given_up = job->elastic.hashed = job->elastic.behind = job->elastic.grads.shared = false;
+    job->elastic.given_up = job->elastic.hashed = job->elastic.behind = false;
     TRI_TRY(ranks_take(job, comm));
     TRI_TRY(job->roles.on ? tri_job_roles_build(job) : store_renew(job));
     TRI_TRY(tri_job_build_graph(job));
@@ -293,10 +293,8 @@ static tri_status generation_run(tri_job *job)
     if (done)
         job->elastic.ends = false;
     done = done && !tri_job_evaluation_is_cut(job);
-    if (job->elastic.ends && !job->stop_wanted) {
-        job->elastic.grads.shared = true; /* all have had all sums of the last step */
+    if (job->elastic.ends && !job->stop_wanted)
         return tri_job_leave_agree(job);
-    }
     if (!done)
         TRI_TRY(tri_job_save(job));
     else

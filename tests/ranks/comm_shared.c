@@ -6,11 +6,15 @@
 #include "ranks/comm_spawn.h"
 
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -274,22 +278,35 @@ static void keep_memory(spawn_rank *self, void *arg)
         SPAWN_CHECK(self, tri_all_reduce(group, data, data, LARGEST, TRI_F32, TRI_REDUCE_SUM, NULL) == TRI_OK);
         SPAWN_CHECK(self, data[0] == data[LARGEST - 1] && data[0] == (float)((turn + 1) * self->world));
         SPAWN_CHECK(self, tri_barrier(group, NULL) == TRI_OK);
-        tri_group_free_kept(group, memory, true, &kept);
+        tri_group_free_kept(group, memory, &kept);
+        SPAWN_CHECK(self, tri_barrier(group, NULL) == TRI_OK); /* all have freed theirs */
         SPAWN_CHECK(self, (kept.region.bytes != NULL) == direct && (kept.plain != NULL) == !direct);
         before = memory;
         /* A group that does not share memory takes the shared kind too, and leaves it for one that does. */
         SPAWN_CHECK(self, tri_group_alloc_kept(alone, nbytes, &kept, &memory) == TRI_OK);
         SPAWN_CHECK(self, memory == before && !tri_shared_find(alone, memory, nbytes));
         SPAWN_CHECK(self, ((float *)memory)[LARGEST - 1] == data[0]);
-        tri_group_free_kept(alone, memory, false, &kept);
+        tri_group_free_kept(alone, memory, &kept);
         SPAWN_CHECK(self, (kept.region.bytes != NULL) == direct && (kept.plain != NULL) == !direct);
         SPAWN_CHECK(self, tri_barrier(group, NULL) == TRI_OK);
     }
     SPAWN_CHECK(self, tri_group_alloc_kept(world, nbytes / 2, &kept, &memory) == TRI_OK);
     SPAWN_CHECK(self, ((float *)memory)[0] == 0 && (kept.plain || kept.region.bytes));
+    tri_group_memory mine = {0};
+    before = memory;
+    if (self->rank == 0)
+        tri_group_free_kept(world, memory, &mine);
     SPAWN_CHECK(self, tri_barrier(world, NULL) == TRI_OK);
-    tri_group_free_kept(world, memory, false, &kept); /* whoever may still write there has it alone */
-    SPAWN_CHECK(self, !kept.region.bytes && (kept.plain != NULL) == !direct);
+    if (self->rank == 0) { /* the others may still write there */
+        void *again = NULL;
+        SPAWN_CHECK(self, tri_group_alloc_kept(alone, nbytes / 2, &mine, &again) == TRI_OK);
+        SPAWN_CHECK(self, (again == before) == !direct && (mine.region.bytes != NULL) == direct);
+        tri_group_free(alone, again);
+        tri_group_memory_free(&mine);
+    }
+    SPAWN_CHECK(self, tri_barrier(world, NULL) == TRI_OK);
+    if (self->rank != 0)
+        tri_group_free(world, memory);
     tri_group_memory_free(&kept);
     tri_group_destroy(alone);
     tri_group_destroy(other);
@@ -325,6 +342,44 @@ static void a_region_is_found_by_its_ticket_and_by_no_other(void **state)
     tri_region_close(&region);
 }
 
+/* Maps the region, tells of it, and never ends by itself. */
+static void user_run(const tri_region *region, int told)
+{
+    tri_region mapped;
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (tri_region_open(&region->ticket, &mapped) == TRI_OK)
+        (void)!write(told, "x", 1);
+    for (;;)
+        pause();
+}
+
+static void a_region_is_alone_when_its_users_have_ended(void **state)
+{
+    (void)state;
+    tri_region region;
+    int told[2];
+    char byte;
+    siginfo_t info;
+    assert_int_equal(tri_region_create(100000, &region), TRI_OK);
+    assert_true(tri_region_is_alone(&region));
+    assert_int_equal(pipe(told), 0);
+    pid_t child = fork();
+    if (child == 0)
+        user_run(&region, told[1]);
+    assert_int_equal(read(told[0], &byte, 1), 1);
+    assert_false(tri_region_is_alone(&region));
+    assert_int_equal(kill(child, SIGSTOP), 0); /* it may go on */
+    assert_false(tri_region_is_alone(&region));
+    assert_int_equal(kill(child, SIGKILL), 0);
+    assert_int_equal(waitid(P_PID, (id_t)child, &info, WEXITED | WNOWAIT), 0);
+    assert_true(tri_region_is_alone(&region)); /* also where nobody has waited for it */
+    assert_int_equal(waitpid(child, NULL, 0), child);
+    assert_true(tri_region_is_alone(&region));
+    close(told[0]);
+    close(told[1]);
+    tri_region_close(&region);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -334,6 +389,7 @@ int main(void)
         cmocka_unit_test(blocks_move_through_shared_memory),
         cmocka_unit_test(memory_that_is_kept_serves_the_next_group),
         cmocka_unit_test(a_region_is_found_by_its_ticket_and_by_no_other),
+        cmocka_unit_test(a_region_is_alone_when_its_users_have_ended),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
