@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What each signal does to a run (docs/starting.md): stop signals save and end it in every phase, SIGUSR2 does not end it, and nohup keeps SIGHUP away.
+"""What each signal does to a run (docs/clusters.md): stop signals save and end it in every phase, SIGUSR2 does not end it, and nohup keeps SIGHUP away.
 
 usage: signals.py TRIREME
 """
