@@ -2,7 +2,7 @@
  *
  * flight.h: the flight record: the latest calls of a rank in a file, written when its comm fails.
  *
- * JSON lines: a head that says who, when and why, then one object per call (docs/formats/flight.md). `trireme flight`
+ * JSON lines: a head that says who, when and why, then one object per call (docs/formats/run.md). `trireme flight`
  * reads the records of all ranks side by side.
  */
 #ifndef TRI_COMM_FLIGHT_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * event_file.h: the file that TensorBoard reads: records of TFRecord's framing, each an Event (docs/formats/events.md).
+ * event_file.h: the file that TensorBoard reads: records of TFRecord's framing, each an Event (docs/formats/run.md).
  *
  * One file per run, which whoever is rank 0 goes on with, so that no point is there twice: what an earlier rank 0 wrote
  * of steps that are done again, and a record that it did not get whole, are removed when the file is opened.

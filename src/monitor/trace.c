@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * trace.c: Chrome's trace events (docs/formats/trace.md): a process is a rank, its threads are what it computes and
+ * trace.c: Chrome's trace events (docs/formats/run.md): a process is a rank, its threads are what it computes and
  * what it communicates.
  */
 #include "monitor/trace.h"

@@ -4,7 +4,7 @@
  *
  * A tokenizer is read once and never written again: threads share it, each with an encoder of its own, which holds what
  * encoding needs to remember. Text is bytes; what is no UTF-8 is kept byte by byte where the vocabulary has bytes, and
- * is an error elsewhere. docs/formats/tokens.md has the forms that are understood.
+ * is an error elsewhere. docs/formats/data.md has the forms that are understood.
  */
 #ifndef TRI_TEXT_TOKENIZER_H
 #define TRI_TEXT_TOKENIZER_H

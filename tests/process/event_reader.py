@@ -1,4 +1,4 @@
-"""Event files of TensorBoard, read by docs/formats/events.md alone: records, Events, points of each tag."""
+"""Event files of TensorBoard, read by docs/formats/run.md alone: records, Events, points of each tag."""
 import pathlib
 import struct
 
