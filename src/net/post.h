@@ -7,7 +7,7 @@
  * lines as clients have dialed, and a line that ends is an event, not a failure. One thread turns an endpoint
  * (tri_post_turn) and all handlers run in it; tri_post_wake() alone may come from elsewhere. A letter is a head of 64
  * bytes and a body; the receiver says where the body shall lie, so it is read where it is used. Two rows: sockets (TCP,
- * epoll; TLS with comm.encrypt) and a hub (threads of a process, fibers of a simulation). docs/formats/post.md.
+ * epoll; TLS with comm.encrypt) and a hub (threads of a process, fibers of a simulation). docs/formats/wire.md.
  */
 #ifndef TRI_NET_POST_H
 #define TRI_NET_POST_H

@@ -23,7 +23,7 @@
 #define ACCEPT_LIMIT    256 /* at a time: those who are proven get their turn too */
 #define ACCEPT_AGAIN_NS (100 * TRI_NS_PER_MS)
 
-_Static_assert(sizeof(tcp_stranger) <= 1024, "docs/formats/post.md says so");
+_Static_assert(sizeof(tcp_stranger) <= 1024, "docs/formats/wire.md says so");
 
 #define LISTENER 0
 #define CALLER   1
