@@ -16,23 +16,9 @@
 
 #define TRI_PARAMS_ALIGN 16
 #define TRI_PARAMS_TAIL  32
-/* Offsets in the tail; the graph fills the first four and zeros the rest. The others are the trainer's: wishes to stop
- * and to change the ranks, for a trace and a look at who is slow, TRI_TAIL_VERIFY_COUNT figures of the weights
- * (train/verify.c), and which samples were used (train/used.c). */
-#define TRI_TAIL_VERIFY_COUNT 6
-enum {
-    TRI_TAIL_LOSS,
-    TRI_TAIL_WEIGHT,
-    TRI_TAIL_RIGHT,
-    TRI_TAIL_SHARDS,
-    TRI_TAIL_STOP,
-    TRI_TAIL_CALL,
-    TRI_TAIL_VERIFY,
-    TRI_TAIL_USED = TRI_TAIL_VERIFY + TRI_TAIL_VERIFY_COUNT,
-    TRI_TAIL_USED_COUNT = 4,
-    TRI_TAIL_TRACE = TRI_TAIL_USED + TRI_TAIL_USED_COUNT, /* steps */
-    TRI_TAIL_LOOK
-};
+/* Offsets in the tail; the graph fills the first four and zeros the rest. The others are wishes to stop and to change
+ * the ranks, of strategies whose ranks share no call in each step (train/control.c). */
+enum { TRI_TAIL_LOSS, TRI_TAIL_WEIGHT, TRI_TAIL_RIGHT, TRI_TAIL_SHARDS, TRI_TAIL_STOP, TRI_TAIL_CALL };
 
 typedef struct tri_param {
     const char *name;

@@ -35,14 +35,10 @@ static float *sum_find(void *arg, int number, int64_t *count)
     return job->sync->grads[0] + tri_params_grad_first(params, number);
 }
 
-/* Stages have their gradients of tied weights from each other, and the tail from the last one. Tensor ranks have all of
- * these alike, but for a wish to stop, the figures of their weights and of samples. */
+/* Stages have their gradients of tied weights from each other, and the tail from the last one; tensor ranks have all of
+ * these alike. */
 tri_status tri_job_sums_meet(tri_job *job)
 {
-    enum { OWN_COUNT = TRI_PARAMS_TAIL - TRI_TAIL_STOP };
-    float *own = job->sync->tail + TRI_TAIL_STOP;
-    if (job->mesh.tensor > 1)
-        TRI_TRY(tri_all_reduce(job->mesh.tensor_group, own, own, OWN_COUNT, TRI_F32, TRI_REDUCE_SUM, NULL));
     tri_pipeline_sums sums = {.tail = job->sync->tail, .find = sum_find, .arg = job};
     return job->pipeline ? tri_pipeline_share(job->pipeline, &sums) : TRI_OK;
 }

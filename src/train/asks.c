@@ -3,9 +3,8 @@
  * asks.c: what some rank wants of all after a step: a trace of the next ones (SIGUSR2, base/ask.h; from another host a
  * file, at which rank 0 looks once a second), a look at who is slow (watch.c).
  *
- * Wishes travel in the tail of the gradient, at no cost, and are the same on all ranks then. Ranks with weights of
- * their own have no common tail: they ask each other where their weights meet; workers of parameter servers, by notes
- * (notes.c).
+ * Wishes travel with the control data of a step, and are the same on all ranks then. Ranks with weights of their own
+ * ask each other where their weights meet; workers of parameter servers, by notes (notes.c).
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,11 +14,6 @@
 #include "base/log.h"
 #include "train/features.h"
 #include "train/looks.h"
-
-static bool has_tail(const tri_job *job)
-{
-    return !job->servers.client && !tri_job_is_apart(job);
-}
 
 /* A whole number; anything else is as good as the usual one. */
 static int file_take(tri_job *job)
@@ -49,25 +43,23 @@ static int wish_take(tri_job *job)
     return steps > 0 ? steps : file_take(job);
 }
 
-void tri_job_asks_put(tri_job *job)
+static tri_status control_put(tri_job *job, tri_control *own)
 {
-    float *tail = job->sync->tail;
-    if (!has_tail(job))
-        return;
+    if (!tri_job_control_travels(job))
+        return TRI_OK;
     int steps = wish_take(job);
     job->asks.own = steps > 0 ? steps : job->asks.own; /* kept until the sums are there: they may be made again */
-    tail[TRI_TAIL_TRACE] = (float)job->asks.own;
-    tail[TRI_TAIL_LOOK] = tri_job_watch_is_due(job) ? 1 : 0;
+    own->trace = job->asks.own;
+    own->look = tri_job_watch_is_due(job);
+    return TRI_OK;
 }
 
-void tri_job_asks_read(tri_job *job)
+static void control_read(tri_job *job, const tri_control *sum)
 {
-    const float *tail = job->sync->tail;
-    if (!has_tail(job))
+    if (!tri_job_control_travels(job))
         return;
-    float steps = tail[TRI_TAIL_TRACE];
-    job->asks.steps = steps >= TRI_ASK_MOST ? TRI_ASK_MOST : steps > 0 ? (int)steps : 0;
-    job->asks.look = tail[TRI_TAIL_LOOK] > 0;
+    job->asks.steps = (int)(sum->trace < TRI_ASK_MOST ? sum->trace : TRI_ASK_MOST);
+    job->asks.look = sum->look > 0;
     job->asks.own = 0;
 }
 
@@ -83,7 +75,7 @@ static void wish_note(tri_job *job)
     job->asks.look = tri_job_watch_is_due(job) || (job->asks.wish > 0 && !tri_job_follows(job));
 }
 
-/* Without a tail. */
+/* Where control data do not travel with each step. */
 static tri_status asks_meet(tri_job *job)
 {
     int64_t words[2] = {0};
@@ -108,7 +100,7 @@ static tri_status asks_meet(tri_job *job)
 
 static tri_status step_end(tri_job *job)
 {
-    if (!has_tail(job))
+    if (!tri_job_control_travels(job))
         TRI_TRY(asks_meet(job));
     int steps = job->asks.steps;
     bool look = job->asks.look;
@@ -118,4 +110,5 @@ static tri_status step_end(tri_job *job)
     return steps > 0 ? tri_job_trace_ask(job, steps) : TRI_OK;
 }
 
-const tri_feature tri_feature_requests = {.name = "requests", .step_end = step_end};
+const tri_feature tri_feature_requests = {
+    .name = "requests", .control_put = control_put, .control_read = control_read, .step_end = step_end};

@@ -2,40 +2,89 @@
  *
  * features.c: the table of features, and what walks it.
  *
- * The order counts: weights are verified before others see them, a checkpoint is written after the evaluation of its
- * step; at the end, backwards, a save that is told in metrics.jsonl ends before that is closed, and its lines are read
- * by the file of TensorBoard before that is.
+ * The order counts: the loss scale judges a step before the guards do; weights are verified before others see them, a
+ * checkpoint is written after the evaluation of its step; at the end, backwards, a save that is told in metrics.jsonl
+ * ends before that is closed, and its lines are read by the file of TensorBoard before that is.
  */
 #include "train/features.h"
 
 static const tri_feature *const features[] = {
-    &tri_feature_mirrors,     &tri_feature_replicas, &tri_feature_evaluation, &tri_feature_samples,
-    &tri_feature_tensorboard, &tri_feature_metrics,  &tri_feature_ledger,     &tri_feature_live,
-    &tri_feature_trace,       &tri_feature_requests, &tri_feature_watch,      &tri_feature_console,
-    &tri_feature_best,        &tri_feature_saver,    &tri_feature_peak,
+    &tri_feature_chaos,    &tri_feature_loss_scale, &tri_feature_guards,  &tri_feature_mirrors,
+    &tri_feature_replicas, &tri_feature_evaluation, &tri_feature_samples, &tri_feature_tensorboard,
+    &tri_feature_metrics,  &tri_feature_ledger,     &tri_feature_live,    &tri_feature_trace,
+    &tri_feature_requests, &tri_feature_watch,      &tri_feature_console, &tri_feature_best,
+    &tri_feature_saver,    &tri_feature_peak,
 };
 enum { FEATURES = TRI_COUNT_OF(features) };
 
+/* Calls `slot` of all rows that have it, until one fails. */
+#define EACH_TRY(slot, ...)                                                                                            \
+    for (int i = 0; i < FEATURES; i++)                                                                                 \
+        if (features[i]->slot)                                                                                         \
+    TRI_TRY(features[i]->slot(__VA_ARGS__))
+
 tri_status tri_features_form(tri_job *job)
 {
-    for (int i = 0; i < FEATURES; i++)
-        if (features[i]->form)
-            TRI_TRY(features[i]->form(job));
+    EACH_TRY(form, job);
     return TRI_OK;
 }
 
-void tri_features_step_begin(tri_job *job)
+tri_status tri_features_step_begin(tri_job *job)
+{
+    EACH_TRY(step_begin, job);
+    return TRI_OK;
+}
+
+tri_status tri_features_control_put(tri_job *job, tri_control *own)
+{
+    EACH_TRY(control_put, job, own);
+    return TRI_OK;
+}
+
+void tri_features_control_read(tri_job *job, const tri_control *sum)
 {
     for (int i = 0; i < FEATURES; i++)
-        if (features[i]->step_begin)
-            features[i]->step_begin(job);
+        if (features[i]->control_read)
+            features[i]->control_read(job, sum);
+}
+
+bool tri_features_want_norm(const tri_job *job)
+{
+    bool any = false;
+    for (int i = 0; i < FEATURES; i++)
+        any = any || (features[i]->wants_norm && features[i]->wants_norm(job));
+    return any;
+}
+
+bool tri_features_want_gradients(const tri_job *job)
+{
+    bool any = false;
+    for (int i = 0; i < FEATURES; i++)
+        any = any || (features[i]->wants_gradients && features[i]->wants_gradients(job));
+    return any;
+}
+
+tri_status tri_features_judge(tri_job *job, double norm)
+{
+    EACH_TRY(judge, job, norm);
+    return TRI_OK;
+}
+
+tri_status tri_features_gradients(tri_job *job, float scale)
+{
+    EACH_TRY(gradients, job, scale);
+    return TRI_OK;
+}
+
+tri_status tri_features_before_move(tri_job *job)
+{
+    EACH_TRY(before_move, job);
+    return TRI_OK;
 }
 
 tri_status tri_features_step_made(tri_job *job)
 {
-    for (int i = 0; i < FEATURES; i++)
-        if (features[i]->step_made)
-            TRI_TRY(features[i]->step_made(job));
+    EACH_TRY(step_made, job);
     return TRI_OK;
 }
 
@@ -53,9 +102,7 @@ bool tri_job_is_due(const tri_job *job, int64_t every)
 tri_status tri_features_run_due(tri_job *job)
 {
     bool any = false;
-    for (int i = 0; i < FEATURES; i++)
-        if (features[i]->look)
-            TRI_TRY(features[i]->look(job));
+    EACH_TRY(look, job);
     for (int i = 0; i < FEATURES; i++)
         any = any || is_due(job, i);
     if (!any) {
@@ -76,9 +123,7 @@ tri_status tri_features_run_due(tri_job *job)
 
 tri_status tri_features_step_end(tri_job *job)
 {
-    for (int i = 0; i < FEATURES; i++)
-        if (features[i]->step_end)
-            TRI_TRY(features[i]->step_end(job));
+    EACH_TRY(step_end, job);
     return TRI_OK;
 }
 

@@ -38,8 +38,8 @@ tri_status tri_job_form_moves(tri_job *job)
     setup.between_hosts = tri_group_is_between_hosts(job->mesh.data_group);
     TRI_TRY(tri_sync_create(&setup, &job->sync));
     TRI_TRY(tri_job_verify_open(job));
-    if (job->config.optim.clip_norm > 0 || job->scale.now > 0 || tri_job_guard_wants_norm(job) || job->rank == 0 ||
-        job->elastic.on || job->mesh.model_group || !job->sync->whole) {
+    if (job->config.optim.clip_norm > 0 || tri_features_want_norm(job) || job->rank == 0 || job->elastic.on ||
+        job->mesh.model_group || !job->sync->whole) {
         job->norm_blocks = tri_alloc_zero((size_t)job->params->block_count, sizeof(double));
         if (!job->norm_blocks)
             return TRI_ENOMEM;

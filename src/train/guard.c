@@ -16,7 +16,7 @@
 #include "base/events.h"
 #include "base/log.h"
 #include "base/runtime.h"
-#include "train/job.h"
+#include "train/features.h"
 
 #define GROWTH 1000.0 /* times the first loss: a run that has lost its way, not a noisy one */
 
@@ -121,7 +121,7 @@ tri_status tri_job_guard_spread(tri_job *job)
     return TRI_OK;
 }
 
-bool tri_job_guard_wants_norm(const tri_job *job)
+static bool wants_norm(const tri_job *job)
 {
     return job->guard.on_nonfinite >= TRI_GUARD_SKIP;
 }
@@ -160,7 +160,7 @@ static tri_status copies_take(tri_job *job)
     return status;
 }
 
-tri_status tri_job_guard_begin(tri_job *job)
+static tri_status step_begin(tri_job *job)
 {
     int64_t every = job->config.checkpoint.every_steps;
     if (!job->guard.copies[0] || (job->guard.copy_step >= 0 && (every == 0 || job->step % every != 0)))
@@ -218,7 +218,7 @@ static const char *loss_text(const tri_job *job)
     return isnan(job->record.loss) ? "nan" : job->record.loss > 0 ? "inf" : "-inf";
 }
 
-tri_status tri_job_guard_loss(const tri_job *job)
+static tri_status loss_judge(const tri_job *job)
 {
     if (!loss_is_none(job) || job->scale.now > 0 || job->guard.on_nonfinite != TRI_GUARD_STOP)
         return TRI_OK;
@@ -251,7 +251,7 @@ static tri_status spike_judge(tri_job *job)
 }
 
 /* Weights and the run go on as they are: who asked for no guard may know better. */
-tri_status tri_job_guard_growth(tri_job *job)
+static tri_status before_move(tri_job *job)
 {
     tri_job_guard *guard = &job->guard;
     char text[256];
@@ -273,11 +273,11 @@ tri_status tri_job_guard_growth(tri_job *job)
     return tri_job_event_tell(job, "growth", text);
 }
 
-tri_status tri_job_guard_judge(tri_job *job, double norm)
+static tri_status judge(tri_job *job, double norm)
 {
     char what[256];
-    TRI_TRY(tri_job_scale_judge(job, norm));
-    if (job->record.skipped)
+    TRI_TRY(loss_judge(job));
+    if (job->record.skipped) /* by the loss scale */
         return TRI_OK;
     if (!loss_is_none(job) && isfinite(norm))
         return spike_judge(job);
@@ -288,3 +288,6 @@ tri_status tri_job_guard_judge(tri_job *job, double norm)
                  norm);
     return guard_act(job, job->guard.on_nonfinite, what);
 }
+
+const tri_feature tri_feature_guards = {
+    .name = "guards", .step_begin = step_begin, .wants_norm = wants_norm, .judge = judge, .before_move = before_move};

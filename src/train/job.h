@@ -21,6 +21,7 @@
 #include "parallel/pipeline.h"
 #include "parallel/tensor.h"
 #include "train/config.h"
+#include "train/control.h"
 #include "train/inventory.h"
 #include "train/stock.h"
 
@@ -89,7 +90,6 @@ typedef struct tri_job_verify {
     uint64_t *digests;            /* [tiles of the store] */
     int64_t drops, own, compared; /* of all copies; repairs of what is here; step before which all were alike last */
     int in_a_row;                 /* of this step */
-    tri_status status;            /* of bringing the weights here */
 } tri_job_verify;
 
 /* stragglers.c: train.on_straggler. Seconds of own work, of each rank where there are several. */
@@ -161,7 +161,7 @@ typedef struct tri_job_elastic {
     bool behind;         /* whoever has a state was away so long that a checkpoint is newer */
     bool ends;           /* after this step: the ranks shall be others; the same on all */
     bool leaves;         /* then: this one does */
-    bool wished;         /* in the tail of this step it said that it wants to, */
+    bool wished;         /* with this step it said that it wants to, */
     int leavers;         /* as so many do */
     char *resume;        /* run folder that the first generation continues, or NULL */
     bool or_begin;       /* with resume: begins where that run has no checkpoint yet */
@@ -336,6 +336,7 @@ struct tri_job {
     tri_job_trace *trace;   /* likewise */
     tri_job_watch *watch;   /* likewise */
     tri_job_asks asks;
+    tri_job_control control;
     double best_loss; /* test loss of the best checkpoint, infinite: none; known to rank 0 */
     uint64_t config_hash;
     char bits[128];
@@ -508,6 +509,13 @@ void tri_job_initial_print(const tri_job *job, tri_console *console);
 /* Rank 0, with a run folder: config.json of models that Hugging Face has too. */
 tri_status tri_job_config_write(tri_job *job);
 
+/* control.c (control.h): the sum over all ranks is started; there; told to all that want it. Whether control data
+ * travel with each step. */
+void tri_job_control_send(tri_job *job);
+tri_status tri_job_control_wait(tri_job *job);
+void tri_job_control_read(tri_job *job);
+void tri_job_control_close(tri_job *job);
+bool tri_job_control_travels(const tri_job *job);
 /* step.c: one step, station 5 of the journey. */
 tri_status tri_job_step_run(tri_job *job);
 /* What follows in a step that was interrupted once the weights had moved. */
@@ -529,15 +537,10 @@ tri_status tri_job_stage_memory(const tri_job *job, const tri_model *model, cons
  * steps until it leads. */
 tri_status tri_job_used_open(tri_job *job);
 tri_status tri_job_used_lead(tri_job *job);
-void tri_job_used_tail(tri_job *job);
-void tri_job_used_read(tri_job *job);
 /* The step is made. */
 void tri_job_used_write(tri_job *job);
-/* weak.c: comm.chaos. Whether `trireme chaos` may strike; after each step; before it: a bit flips, or the step fails.
- */
+/* weak.c: comm.chaos. Whether `trireme chaos` may strike. */
 tri_status tri_job_weak_open(const tri_job *job);
-void tri_job_weak_tell(const tri_job *job);
-tri_status tri_job_weak_step(tri_job *job);
 /* hook.c: the gradients of this rank, to the program's hook. */
 tri_status tri_job_hook_run(tri_job *job);
 /* servers.c: parameter servers. Checks what the configuration says of them; before the shards are split. */
@@ -567,37 +570,23 @@ tri_status tri_job_servers_state(tri_job *job);
  * compute a batch in pieces. */
 tri_status tri_job_batch_sums_make(tri_job *job, const tri_model *model);
 void tri_job_batch_sums_close(tri_job *job);
-/* loss_scale.c: before the first step; before the gradients of a step are made; once their sums are there: a step whose
- * gradients are no numbers is marked as skipped in the record, and moves nothing. */
+/* loss_scale.c: before the first step. */
 void tri_job_scale_open(tri_job *job);
-void tri_job_scale_begin(tri_job *job);
-tri_status tri_job_scale_judge(tri_job *job, double norm);
 /* Rank 0's becomes everybody's; collective. */
 tri_status tri_job_scale_spread(tri_job *job);
-/* guard.c: before the first step; after resuming, when rank 0's becomes everybody's (collective); when a step begins.
- */
+/* guard.c: before the first step; after resuming, when rank 0's becomes everybody's (collective). */
 tri_status tri_job_guard_open(tri_job *job);
 void tri_job_guard_close(tri_job *job);
 tri_status tri_job_guard_spread(tri_job *job);
-tri_status tri_job_guard_begin(tri_job *job);
 /* What the run is now, before `step`, becomes what a rollback goes back to; with tri_guard_copies(). */
 tri_status tri_job_guard_copy(tri_job *job, int64_t step);
-/* Whether the norm of each step is wanted, on all ranks, before anything moves. */
-bool tri_job_guard_wants_norm(const tri_job *job);
-/* Once the sums of a step are there: a loss that ends the run at once; all else that may be wrong with it (a step that
- * is not to be is marked as skipped in the record); a warning, once, of a loss that is many times the first. */
-tri_status tri_job_guard_loss(const tri_job *job);
-tri_status tri_job_guard_judge(tri_job *job, double norm);
-tri_status tri_job_guard_growth(tri_job *job);
 /* loop.c: a stop ended the evaluation that the end of the run asks for, so the run is not over. */
 bool tri_job_evaluation_is_cut(const tri_job *job);
 /* By all ranks. Rank 0 writes it to the log and metrics.jsonl; a rank that may continue that file keeps the line. */
 tri_status tri_job_event_tell(tri_job *job, const char *event, const char *text);
 /* verify.c: once the model is there. */
 tri_status tri_job_verify_open(tri_job *job);
-/* The figures of this rank's weights, into the tail of a step's gradient before it leaves. */
-void tri_job_verify_tail(tri_job *job);
-/* Their sums are there: do replicas differ? The same on all ranks. */
+/* The sums of a step are there: do replicas differ? The same on all ranks. */
 bool tri_job_verify_differs(const tri_job *job);
 /* Then, collective, between finish and publish or between steps: names and repairs them, or fails on all ranks. */
 tri_status tri_job_verify_repair(tri_job *job);
@@ -654,9 +643,6 @@ void tri_job_span_id(const tri_job *job, int rank, int64_t step, char span[TRI_S
 void tri_job_who_tell(const tri_job *job, int64_t step);
 /* show.c: a run for TensorBoard, on all ranks; what is called does nothing where it is off. Somebody else is rank 0. */
 void tri_job_show_yield(tri_job *job);
-/* show_counts.c, within a step: the gradients of this one are counted, once their sums are there; collective. */
-bool tri_job_show_wants_gradients(const tri_job *job);
-tri_status tri_job_show_gradients(tri_job *job, float scale);
 /* show_pictures.c: a test batch went up; the first one of an evaluation is kept. */
 void tri_job_show_batch(tri_job *job, const tri_batch *batch);
 /* best.c: keeps the weights that were evaluated in RUN/best if they are better; on rank 0, with checkpoint.keep_best.

@@ -23,10 +23,6 @@ tri_status tri_job_trace_servers(tri_job *job, int64_t tag, int64_t since_ns, in
                                  tri_trace_servers *servers, bool *late);
 void tri_job_trace_servers_free(tri_trace_servers *servers);
 
-/* asks.c: into the tail of a step's gradient; once its sums are there. */
-void tri_job_asks_put(tri_job *job);
-void tri_job_asks_read(tri_job *job);
-
 /* notes.c: workers of parameter servers tell each other what they did since the last look, and which steps all trace:
  * rows[workers], those that have not told so far with wall_s 0. step_s: what a step takes now. */
 tri_status tri_job_notes_meet(tri_job *job, const tri_slow_row *own, double step_s, tri_slow_row *rows);

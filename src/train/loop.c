@@ -77,7 +77,6 @@ tri_status tri_job_open(const tri_job_setup *setup, tri_job **out)
 
 static tri_status step_and_after(tri_job *job)
 {
-    tri_features_step_begin(job);
     TRI_TRY_IN(tri_job_step_run(job), "step %lld", (long long)job->step);
     TRI_TRY(tri_features_step_made(job));
     TRI_TRY(tri_features_run_due(job));

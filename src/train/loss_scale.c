@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "train/job.h"
+#include "train/features.h"
 
 #define LEAST     0x1p-24
 #define MOST      0x1p40
@@ -46,15 +46,16 @@ void tri_job_scale_open(tri_job *job)
         job->scale.now = (double)(train->loss_scale > 0 ? train->loss_scale : train->loss_scale_init);
 }
 
-void tri_job_scale_begin(tri_job *job)
+static tri_status step_begin(tri_job *job)
 {
     job->record.loss_scale = job->scale.now > 0 ? job->scale.now : NAN;
     if (!(job->scale.now > 0))
-        return;
+        return TRI_OK;
     if (job->pipeline)
         tri_pipeline_loss_scale(job->pipeline, (float)job->scale.now);
     else
         tri_graph_loss_scale(job->graph, (float)job->scale.now);
+    return TRI_OK;
 }
 
 static tri_status overflowed(tri_job *job)
@@ -79,7 +80,7 @@ static tri_status overflowed(tri_job *job)
     return TRI_OK;
 }
 
-tri_status tri_job_scale_judge(tri_job *job, double norm)
+static tri_status judge(tri_job *job, double norm)
 {
     tri_job_scale *scale = &job->scale;
     if (!(scale->now > 0))
@@ -105,3 +106,11 @@ tri_status tri_job_scale_spread(tri_job *job)
     *scale = (tri_job_scale){numbers[0], (int64_t)numbers[1], (int64_t)numbers[2]};
     return TRI_OK;
 }
+
+static bool wants_norm(const tri_job *job)
+{
+    return job->scale.now > 0;
+}
+
+const tri_feature tri_feature_loss_scale = {
+    .name = "loss scale", .step_begin = step_begin, .wants_norm = wants_norm, .judge = judge};

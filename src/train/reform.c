@@ -171,6 +171,7 @@ tri_status tri_job_lines_settle(tri_job *job)
 
 void tri_job_unform(tri_job *job)
 {
+    tri_job_control_close(job);
     tri_job_apart_keep(job);
     tri_features_part(job);
     tri_loader_close(job->loader);

@@ -104,5 +104,10 @@ static tri_status show_write(tri_job *job)
     return TRI_OK;
 }
 
-const tri_feature tri_feature_tensorboard = {
-    .name = "tensorboard", .form = form, .is_due = show_is_due, .run = show_write, .close = show_close};
+const tri_feature tri_feature_tensorboard = {.name = "tensorboard",
+                                             .form = form,
+                                             .wants_gradients = tri_show_wants_gradients,
+                                             .gradients = tri_show_gradients,
+                                             .is_due = show_is_due,
+                                             .run = show_write,
+                                             .close = show_close};

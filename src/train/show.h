@@ -37,5 +37,8 @@ tri_status tri_show_pictures_write(tri_job *job);
 /* show_model.c, rank 0: what the run is: its graph and hyper-parameters; its configuration and notes. */
 tri_status tri_show_head_write(tri_job *job);
 tri_status tri_show_texts_write(tri_job *job);
+/* show_counts.c, within a step: the gradients of this one are counted, once their sums are there; collective. */
+bool tri_show_wants_gradients(const tri_job *job);
+tri_status tri_show_gradients(tri_job *job, float scale);
 
 #endif

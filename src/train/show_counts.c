@@ -90,18 +90,18 @@ static tri_status counts_meet(tri_job *job, int64_t *counts, bool whole, const c
 /* --- gradients --- */
 
 /* Those of parameter servers are there. */
-bool tri_job_show_wants_gradients(const tri_job *job)
+bool tri_show_wants_gradients(const tri_job *job)
 {
     int64_t every = job->config.monitor.histogram_every;
     return job->show && job->show->gradients && !job->sync->ops->squares &&
            ((job->step + 1) % every == 0 || job->step + 1 == job->steps);
 }
 
-tri_status tri_job_show_gradients(tri_job *job, float scale)
+tri_status tri_show_gradients(tri_job *job, float scale)
 {
     const tri_sync *sync = job->sync;
     tri_job_show *show = job->show;
-    if (!tri_job_show_wants_gradients(job) || (sync->whole && job->mesh.data_rank > 0))
+    if (sync->whole && job->mesh.data_rank > 0)
         return TRI_OK;
     memset(show->gradients, 0, counts_nbytes(job));
     if (sync->whole)

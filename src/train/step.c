@@ -5,7 +5,6 @@
  * The same text serves one rank and many; what differs lies behind `sync`. A step allocates nothing.
  */
 #include <math.h>
-#include <signal.h>
 #include <stdio.h>
 
 #include "base/events.h"
@@ -31,42 +30,11 @@ static double lap_of(const tri_job *job, const char *what, int64_t *mark_ns)
     return seconds;
 }
 
-#define TRI_CALL_JOIN 0x1p-8f /* beside ranks that leave, which are counted */
-
-/* The tail also carries a wish to stop, so that all ranks stop after the same step at no cost; and those that change
- * who the ranks are. */
-static void wishes_put(tri_job *job)
-{
-    tri_job_elastic *elastic = &job->elastic;
-    float *tail = job->sync->tail;
-    int number = tri_stop_signal();
-    bool leaves = elastic->on && ((number && number != SIGINT) || job->stragglers.leaves);
-    elastic->wished = leaves;
-    tail[TRI_TAIL_STOP] = leaves ? 0 : (float)number;
-    tri_job_asks_put(job);
-    tail[TRI_TAIL_CALL] = leaves ? 1 : elastic->called && elastic->called(elastic->called_arg) ? TRI_CALL_JOIN : 0;
-}
-
-/* Every stop signal but SIGINT is the end of one rank where ranks come and go, and of the run where none would be left.
- */
-static void wishes_read(tri_job *job)
-{
-    const float *tail = job->sync->tail;
-    job->stop_wanted = tail[TRI_TAIL_STOP] > 0 || (job->elastic.on && (int)tail[TRI_TAIL_CALL] == job->world);
-    job->elastic.ends = job->elastic.on && tail[TRI_TAIL_CALL] > 0;
-    job->elastic.leavers = (int)tail[TRI_TAIL_CALL];
-    tri_job_asks_read(job);
-}
-
-/* And figures of the weights, by which replicas are compared, and of the samples. */
 static void entry_ready(void *arg, int entry)
 {
     tri_job *job = arg;
-    if (entry == tri_params_tail(job->params)) {
-        wishes_put(job);
-        tri_job_verify_tail(job);
-        tri_job_used_tail(job);
-    }
+    if (entry == tri_params_tail(job->params) && job->ahead)
+        tri_job_control_send(job);
     job->sync->ops->ready(job->sync, entry);
 }
 
@@ -185,7 +153,7 @@ static tri_status accumulate(tri_job *job, const tri_loader_batch *loaded)
 /* All ranks need it before anything moves. */
 static bool judges_by_norm(const tri_job *job)
 {
-    return job->config.optim.clip_norm > 0 || job->scale.now > 0 || tri_job_guard_wants_norm(job);
+    return job->config.optim.clip_norm > 0 || tri_features_want_norm(job);
 }
 
 /* The norm of the mean gradient before it is clipped, where somebody wants to know it: the clipping and the loss scale,
@@ -206,8 +174,7 @@ static void figures_find(tri_job *job)
 {
     const float *tail = job->sync->tail;
     float weight = tail[TRI_TAIL_WEIGHT], scale = job->scale.now > 0 ? (float)job->scale.now : 1.0f;
-    wishes_read(job);
-    tri_job_used_read(job);
+    tri_job_control_read(job);
     job->record.loss = weight != 0 ? (double)tail[TRI_TAIL_LOSS] / (double)weight : NAN;
     job->record.known_loss = weight != 0 ? job->record.loss : job->record.known_loss;
     job->moves = (tri_optim_figures){.step = job->step,
@@ -242,10 +209,9 @@ static tri_status step_judge(tri_job *job)
     TRI_TRY(tri_job_hook_run(job));
     if (!job->ahead && norm_is_wanted(job))
         TRI_TRY(tri_job_gradient_norm(job, &norm));
-    TRI_TRY(tri_job_guard_loss(job));
-    TRI_TRY(tri_job_guard_judge(job, judges_by_norm(job) ? norm : 0));
-    if (!job->ahead)
-        TRI_TRY(tri_job_show_gradients(job, scale));
+    TRI_TRY(tri_features_judge(job, judges_by_norm(job) ? norm : 0));
+    if (!job->ahead && tri_features_want_gradients(job))
+        TRI_TRY(tri_features_gradients(job, scale));
     if (limit > 0 && norm > limit)
         job->moves.grad_scale *= (float)(limit / norm);
     job->sync->grad_scale = job->moves.grad_scale;
@@ -269,12 +235,13 @@ static tri_status move_weights(tri_job *job, tri_sync_slice slice)
         sums_undo(job);
     if (job->roles.on)
         tri_job_mirror_move(job);
-    if (job->ahead && (norm_is_wanted(job) || tri_job_show_wants_gradients(job)))
+    bool gradients = job->ahead && tri_features_want_gradients(job);
+    if (gradients || (job->ahead && norm_is_wanted(job)))
         TRI_TRY(tri_job_settle(job));
     if (job->ahead && norm_is_wanted(job))
         TRI_TRY(tri_job_gradient_norm(job, &job->record.grad_norm));
-    if (job->ahead)
-        TRI_TRY(tri_job_show_gradients(job, job->moves.grad_scale));
+    if (gradients)
+        TRI_TRY(tri_features_gradients(job, job->moves.grad_scale));
     return TRI_OK;
 }
 
@@ -284,8 +251,10 @@ static tri_status sums_make(tri_job *job, const tri_loader_batch *loaded, tri_sy
 {
     TRI_TRY(job->sync->ops->begin(job->sync));
     TRI_TRY(accumulate(job, loaded));
-    TRI_TRY(job->verify.status);
+    if (!job->ahead)
+        tri_job_control_send(job);
     int64_t mark_ns = tri_now_ns();
+    TRI_TRY(tri_job_control_wait(job));
     TRI_TRY(job->ahead ? job->sync->ops->wait(job->sync, tri_params_tail(job->params), slice)
                        : job->sync->ops->finish(job->sync, slice));
     TRI_TRY(tri_job_sums_meet(job));
@@ -429,15 +398,13 @@ static tri_status step_make(tri_job *job)
         .lr = tri_schedule_rate(&job->config.optim, job->step, job->config.train.epochs * job->steps_per_epoch),
         .grad_norm = NAN};
     tri_log_step_set(job->step);
-    TRI_TRY(tri_job_weak_step(job));
-    tri_job_scale_begin(job);
-    TRI_TRY(tri_job_guard_begin(job));
+    TRI_TRY(tri_features_step_begin(job));
     TRI_TRY(batch_take(job, &loaded));
     job->used.own = loaded.marks;
     job->record.data = lap_of(job, "data", &mark_ns);
     job->sync->step = job->step;
     TRI_TRY(step_agree(job, &loaded, &slice));
-    TRI_TRY(tri_job_guard_growth(job));
+    TRI_TRY(tri_features_before_move(job));
     mark_ns = tri_now_ns();
     TRI_TRY(move_weights(job, slice));
     job->record.optimizer += lap_of(job, "optimizer", &mark_ns);
@@ -452,7 +419,6 @@ static tri_status step_make(tri_job *job)
     threads_tune(job);
     step_advance(job);
     job->elastic.owes = false;
-    tri_job_weak_tell(job);
     return TRI_OK;
 }
 

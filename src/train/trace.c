@@ -97,13 +97,14 @@ static void trace_close(tri_job *job)
     job->trace = NULL;
 }
 
-static void step_begin(tri_job *job)
+static tri_status step_begin(tri_job *job)
 {
     tri_job_trace *trace = job->trace;
     if (!trace || trace->over || trace->begin_ns != 0 || job->step < trace->window.from)
-        return;
+        return TRI_OK;
     trace->begin_ns = tri_now_ns();
     tri_job_who_tell(job, trace->window.from);
+    return TRI_OK;
 }
 
 void tri_job_span(const tri_job *job, const char *what, int64_t start_ns, int64_t end_ns)

@@ -1,26 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * used.c: which samples a step was made of, by those that computed them: into the tail of the gradient, and into the
- * ledger of the run when the step is made.
+ * used.c: which samples a step was made of, by those that computed them: into the control data of the step, and into
+ * the ledger of the run when the step is made.
  *
- * The loader sums the marks of the samples that it puts into this rank's shards. The lanes of that sum travel in free
- * columns of the tail, where f32 adds them without rounding; so all ranks know the samples of the whole batch, and each
- * can write the ledger, at no message.
+ * The loader sums the marks of the samples that it puts into this rank's shards. All ranks get the sum of the lanes, so
+ * they know the samples of the whole batch, and each can write the ledger.
  */
 #include <stdio.h>
 
 #include "base/log.h"
 #include "train/features.h"
 
-#define MOST_RANKS 8192 /* whose lanes of 11 bits f32 adds exactly */
-#define LANE_BITS  16
-
-_Static_assert(TRI_TAIL_USED_COUNT == TRI_MARK_LANES, "a column for each lane");
+#define LANE_BITS 16
 
 static bool is_kept(const tri_job *job)
 {
-    return job->run_folder && !job->servers.client && !tri_sync_is_apart(&job->config.parallel) &&
-           job->world <= MOST_RANKS;
+    return job->run_folder && !job->servers.client && !tri_sync_is_apart(&job->config.parallel);
 }
 
 static tri_ledger_plan plan_of(const tri_job *job)
@@ -55,19 +50,18 @@ static bool speaks(const tri_job *job)
     return job->mesh.tensor_rank == 0 && (!job->pipeline || tri_pipeline_reads_target(job->pipeline));
 }
 
-void tri_job_used_tail(tri_job *job)
+static tri_status control_put(tri_job *job, tri_control *own)
 {
-    float *tail = job->sync->tail + TRI_TAIL_USED;
-    for (int lane = 0; lane < TRI_MARK_LANES; lane++)
-        tail[lane] = speaks(job) ? (float)(job->used.own >> (LANE_BITS * lane) & ((1u << TRI_MARK_BITS) - 1)) : 0;
+    for (int lane = 0; lane < TRI_MARK_LANES && speaks(job); lane++)
+        own->samples[lane] = (int64_t)(job->used.own >> (LANE_BITS * lane) & ((1u << TRI_MARK_BITS) - 1));
+    return TRI_OK;
 }
 
-void tri_job_used_read(tri_job *job)
+static void control_read(tri_job *job, const tri_control *sum)
 {
-    const float *tail = job->sync->tail + TRI_TAIL_USED;
     job->used.sum = 0;
     for (int lane = 0; lane < TRI_MARK_LANES; lane++)
-        job->used.sum |= (uint64_t)((uint32_t)tail[lane] & ((1u << TRI_MARK_BITS) - 1)) << (LANE_BITS * lane);
+        job->used.sum |= ((uint64_t)sum->samples[lane] & ((1u << TRI_MARK_BITS) - 1)) << (LANE_BITS * lane);
 }
 
 void tri_job_used_write(tri_job *job)
@@ -89,4 +83,8 @@ static void ledger_close(tri_job *job)
     job->used.ledger = NULL;
 }
 
-const tri_feature tri_feature_ledger = {.name = "ledger", .step_made = step_made, .close = ledger_close};
+const tri_feature tri_feature_ledger = {.name = "ledger",
+                                        .control_put = control_put,
+                                        .control_read = control_read,
+                                        .step_made = step_made,
+                                        .close = ledger_close};

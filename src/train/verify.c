@@ -2,13 +2,12 @@
  *
  * verify.c: replicas of the weights, which must have the same bits: found out, named and repaired where they have not.
  *
- * Each rank hashes the weights that it holds and puts the hash into free columns of the gradient's tail, in pieces that
- * f32 holds exactly: the first rank of those with the same weights times their number less one, each other times -1. So
- * the sum is zero where all are the same, and is not where they fall apart in two, however they do; it costs no
- * message, and all ranks see it before anything moves. Only then do ranks compare hashes array by array and tensor by
- * tensor; the majority gives its bits to the others, and the batch is computed again: the run ends as if nothing had
- * happened. The optimizer's state is compared where weights differ: what goes wrong in it shows in the weights of the
- * next step.
+ * Each rank hashes the weights that it holds and puts the hash into the control data of the step: the first rank of
+ * those with the same weights times their number less one, each other times -1. So the sum is zero where all are the
+ * same, and is not where they fall apart in two, however they do; all ranks see it before anything moves. Only then do
+ * ranks compare hashes array by array and tensor by tensor; the majority gives its bits to the others, and the batch is
+ * computed again: the run ends as if nothing had happened. The optimizer's state is compared where weights differ: what
+ * goes wrong in it shows in the weights of the next step.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,10 +22,8 @@
 #include "train/verify.h"
 
 #define TILE_COUNT  (INT64_C(1) << 14) /* elements that are hashed at once */
-#define PIECE_BITS  11                 /* of the hash in one column: sums over 8,192 ranks are exact */
-#define MOST_RANKS  8192
-#define MOST_ROWS   3   /* repairs of one step, one after the other */
-#define COST_FLOPS  6.0 /* that take as long as hashing one byte */
+#define MOST_ROWS   3                  /* repairs of one step, one after the other */
+#define COST_FLOPS  6.0                /* that take as long as hashing one byte */
 #define COST_LIMIT  0.02
 #define RECORD_INTS 13
 #define LATE        "not reproducible (a flipped bit was in use "
@@ -88,7 +85,7 @@ static double hashed_nbytes(const tri_job *job)
 
 tri_status tri_job_verify_open(tri_job *job)
 {
-    bool alike = !tri_job_is_apart(job) && !job->servers.client && job->world > 1 && job->world <= MOST_RANKS;
+    bool alike = !tri_job_is_apart(job) && !job->servers.client && job->world > 1;
     bool several = job->spread == TRI_SPREAD_WEIGHTS ? job->mesh.zero < job->mesh.data : job->mesh.data > 1;
     if (!alike || !several)
         return TRI_OK;
@@ -134,8 +131,9 @@ static uint64_t digest_of(const tri_job *job, const float *values, int64_t count
     return digest;
 }
 
-/* This rank's part of the sums that are zero where all replicas are the same. */
-static tri_status figures_make(tri_job *job, float figures[TRI_TAIL_VERIFY_COUNT])
+/* This rank's part of the sums that are zero where all replicas are the same: of half a hash each, so that the sums of
+ * two billion ranks fit. */
+static tri_status figures_make(tri_job *job, int64_t figures[2])
 {
     tri_group *group = replicas_of(job, 0);
     tri_device_view view;
@@ -143,32 +141,24 @@ static tri_status figures_make(tri_job *job, float figures[TRI_TAIL_VERIFY_COUNT
                                  (size_t)tri_params_held(job->params) * sizeof(float)));
     uint64_t digest = digest_of(job, view.host, tri_params_held(job->params));
     tri_device_view_close(&view);
-    float factor = tri_group_rank(group) == 0 ? (float)(tri_group_count(group) - 1) : -1.0f;
-    for (int i = 0; i < TRI_TAIL_VERIFY_COUNT; i++)
-        figures[i] = factor * (float)(digest >> (PIECE_BITS * i) & ((1u << PIECE_BITS) - 1));
+    int64_t factor = tri_group_rank(group) == 0 ? tri_group_count(group) - 1 : -1;
+    figures[0] = factor * (int64_t)(digest & UINT32_MAX);
+    figures[1] = factor * (int64_t)(digest >> 32);
     return TRI_OK;
 }
 
-static bool any_is_set(const float figures[TRI_TAIL_VERIFY_COUNT])
-{
-    for (int i = 0; i < TRI_TAIL_VERIFY_COUNT; i++)
-        if (figures[i] != 0)
-            return true;
-    return false;
-}
-
-void tri_job_verify_tail(tri_job *job)
+static tri_status control_put(tri_job *job, tri_control *own)
 {
     if (job->verify.every == 0 || job->step % job->verify.every != 0)
-        return;
-    job->verify.status = tri_job_settle(job);
-    if (job->verify.status == TRI_OK)
-        job->verify.status = figures_make(job, job->sync->tail + TRI_TAIL_VERIFY);
+        return TRI_OK;
+    TRI_TRY(tri_job_settle(job));
+    return figures_make(job, own->weights);
 }
 
 bool tri_job_verify_differs(const tri_job *job)
 {
-    return job->verify.every > 0 && any_is_set(job->sync->tail + TRI_TAIL_VERIFY);
+    const tri_control *sum = &job->control.sum;
+    return job->verify.every > 0 && (sum->weights[0] != 0 || sum->weights[1] != 0);
 }
 
 /* --- which, and what --- */
@@ -497,18 +487,17 @@ tri_status tri_job_verify_repair(tri_job *job)
 
 static tri_status verify_now(tri_job *job)
 {
-    float figures[TRI_TAIL_VERIFY_COUNT] = {0};
+    int64_t figures[2] = {0};
     if (job->verify.every == 0)
         return TRI_OK;
     TRI_TRY(tri_job_settle(job));
     TRI_TRY(figures_make(job, figures));
     tri_group_name_next(job->group, "replicas");
-    tri_status status =
-        tri_all_reduce(job->group, figures, figures, TRI_TAIL_VERIFY_COUNT, TRI_F32, TRI_REDUCE_SUM, NULL);
+    tri_status status = tri_all_reduce(job->group, figures, figures, 2, TRI_I64, TRI_REDUCE_SUM, NULL);
     tri_group_name_next(job->group, "");
     TRI_TRY(status);
     job->verify.in_a_row = 0;
-    if (any_is_set(figures))
+    if (figures[0] != 0 || figures[1] != 0)
         TRI_TRY(tri_job_verify_repair(job));
     job->verify.compared = job->step;
     return TRI_OK;
@@ -521,4 +510,4 @@ bool tri_job_verify_is_due(const tri_job *job)
 }
 
 const tri_feature tri_feature_replicas = {
-    .name = "replicas", .is_due = tri_job_verify_is_due, .run = verify_now, .part = part};
+    .name = "replicas", .control_put = control_put, .is_due = tri_job_verify_is_due, .run = verify_now, .part = part};

@@ -4,7 +4,7 @@
  * of its part of a spread state, and of the mirror that it keeps.
  */
 #include "base/chaos.h"
-#include "train/job.h"
+#include "train/features.h"
 
 tri_status tri_job_weak_open(const tri_job *job)
 {
@@ -54,13 +54,14 @@ static walk walk_to(const tri_job *job, int64_t byte)
     return w;
 }
 
-void tri_job_weak_tell(const tri_job *job)
+static tri_status step_made(tri_job *job)
 {
     if (tri_chaos_is_offered())
         tri_chaos_tell(job->step, walk_to(job, -1).passed);
+    return TRI_OK;
 }
 
-tri_status tri_job_weak_step(tri_job *job)
+static tri_status step_begin(tri_job *job)
 {
     int64_t bit = tri_chaos_flip_take();
     unsigned char *at = bit >= 0 ? walk_to(job, bit / 8).at : NULL;
@@ -68,3 +69,5 @@ tri_status tri_job_weak_step(tri_job *job)
         *at = (unsigned char)(*at ^ (1u << (bit % 8)));
     return tri_chaos_fail_take();
 }
+
+const tri_feature tri_feature_chaos = {.name = "chaos", .step_begin = step_begin, .step_made = step_made};
