@@ -193,6 +193,17 @@ static void lengths_that_cannot_be_are_refused(void **state)
     tri_string_fini(&file);
 }
 
+/* 640 = 0x280: the length is the bytes 80 02, as a pickle begins. */
+static void a_header_of_any_length_is_no_other_kind_of_file(void **state)
+{
+    (void)state;
+    char header[641];
+    memset(header, ' ', 640);
+    header[640] = 0;
+    memcpy(header, "{}", 2);
+    assert_int_equal(parse_header(header, 0), TRI_OK);
+}
+
 static void wrong_tensors_are_not_written(void **state)
 {
     (void)state;
@@ -265,6 +276,7 @@ int main(void)
         cmocka_unit_test(the_bytes_are_those_of_the_format),
         cmocka_unit_test(hostile_headers_are_refused_with_the_reason),
         cmocka_unit_test(lengths_that_cannot_be_are_refused),
+        cmocka_unit_test(a_header_of_any_length_is_no_other_kind_of_file),
         cmocka_unit_test(wrong_tensors_are_not_written),
         cmocka_unit_test(a_failed_write_leaves_the_old_file_and_nothing_else),
         cmocka_unit_test(every_failing_allocation_gives_an_error_and_no_leak),
