@@ -9,7 +9,9 @@
 
 #include "base/json.h"
 #include "cli/command.h"
+#include "data/formats.h"
 #include "data/images/images.h"
+#include "data/tables/table.h"
 
 #define CLASSES_LIMIT  100000
 #define CLASSES_SHOWN  20
@@ -27,12 +29,10 @@ typedef struct inspect_part {
 
 typedef struct inspect {
     tri_data_config config;
-    inspect_part parts[2];
+    inspect_part parts[3];
     bool sizes_differ; /* images without data.image_size */
     bool refuses;      /* data.broken */
 } inspect;
-
-static const char *const part_names[] = {"training", "test"};
 
 /* --- opening --- */
 
@@ -57,14 +57,14 @@ static tri_status words_read(const char *const *words, int count, tri_data_confi
 
 static bool is_images(const tri_dataset *dataset)
 {
-    return dataset->ops->describe != NULL;
+    return dataset->ops == &tri_dataset_images;
 }
 
 static tri_status part_open(inspect *all, int part)
 {
     tri_dataset *dataset = NULL;
-    tri_status status = tri_dataset_open(&all->config, part == 1, &dataset);
-    if (part == 1 && status == TRI_ENOTFOUND)
+    tri_status status = tri_dataset_open(&all->config, (tri_data_part)part, &dataset);
+    if (part != TRI_PART_TRAIN && status == TRI_ENOTFOUND)
         return TRI_OK;
     all->parts[part].dataset = dataset;
     return status;
@@ -94,7 +94,8 @@ static tri_status parts_open(inspect *all)
     TRI_TRY(part_open(all, 0));
     if (is_images(all->parts[0].dataset) && !sized)
         TRI_TRY(size_settle(all));
-    return part_open(all, 1);
+    TRI_TRY(part_open(all, TRI_PART_TEST));
+    return tri_dataset_has(&all->config, TRI_PART_VALIDATION) ? part_open(all, TRI_PART_VALIDATION) : TRI_OK;
 }
 
 /* --- looking --- */
@@ -139,11 +140,11 @@ static tri_status classes_count(inspect_part *part)
 
 static tri_status parts_look(inspect *all, int threads)
 {
-    for (int p = 0; p < 2; p++) {
+    for (int p = 0; p < 3; p++) {
         inspect_part *part = &all->parts[p];
         if (part->dataset == NULL)
             continue;
-        TRI_TRY_IN(classes_count(part), "%s set", part_names[p]);
+        TRI_TRY_IN(classes_count(part), "%s set", tri_data_part_name((tri_data_part)p));
         if (!is_images(part->dataset))
             continue;
         TRI_TRY(tri_images_check(part->dataset, threads));
@@ -158,7 +159,7 @@ static tri_status parts_look(inspect *all, int threads)
 
 static int64_t broken_count(const inspect *all)
 {
-    return all->parts[0].broken_count + all->parts[1].broken_count;
+    return all->parts[0].broken_count + all->parts[1].broken_count + all->parts[2].broken_count;
 }
 
 /* --- texts --- */
@@ -192,8 +193,9 @@ static void print_samples(const inspect *all)
     const tri_dataset_info *info = &training->info;
     char text[96];
     printf("path        %s\nformat      %s\n", all->config.path, training->ops->name);
-    for (int p = 0; p < 2; p++)
-        print_part(part_names[p], &all->parts[p]);
+    for (int p = 0; p < 3; p++)
+        if (p != TRI_PART_VALIDATION || all->parts[p].dataset)
+            print_part(tri_data_part_name((tri_data_part)p), &all->parts[p]);
     if (all->sizes_differ)
         puts("sample      images of several sizes: data.image_size must say which one samples have, such as 224");
     else
@@ -202,6 +204,24 @@ static void print_samples(const inspect *all)
         printf("target      one of %lld classes\n", (long long)info->classes);
     else
         printf("target      %s %s\n", tri_dtype_name(info->target_dtype), tri_shape_print(info->target, text));
+}
+
+/* Every column: what it is, and what a value of it becomes. */
+static void print_columns(const tri_table *table)
+{
+    printf("header      %s\n", table->header ? "yes" : "no");
+    for (size_t i = 0; i < table->count; i++) {
+        const tri_column *column = &table->columns[i];
+        printf("column      %s: %s%s", column->name[0] ? column->name : "(no name)", column->target ? "target, " : "",
+               tri_column_kind_name(column->kind));
+        if (tri_column_is_number(column->kind))
+            printf(", mean %.4g, deviation %.4g", column->mean, column->deviation);
+        if (column->kind == TRI_COLUMN_TEXT)
+            printf(", %zu texts", column->texts.count);
+        if (column->fills && tri_column_is_number(column->kind))
+            printf(", missing values become %.4g", column->fill);
+        putchar('\n');
+    }
 }
 
 static int64_t count_of(const inspect_part *part, int64_t class)
@@ -218,9 +238,12 @@ static void print_classes(const inspect *all)
     for (int64_t c = 0; c < classes && c < CLASSES_SHOWN; c++) {
         char number[24];
         snprintf(number, sizeof(number), "%lld", (long long)c);
-        printf("class %-5s %s: %lld training, %lld test\n", number,
+        printf("class %-5s %s: %lld training, %lld test", number,
                c < training->names.count ? training->names.texts[c] : number, (long long)all->parts[0].counts[c],
-               (long long)count_of(&all->parts[1], c));
+               (long long)count_of(&all->parts[TRI_PART_TEST], c));
+        if (all->parts[TRI_PART_VALIDATION].counts)
+            printf(", %lld validation", (long long)all->parts[TRI_PART_VALIDATION].counts[c]);
+        putchar('\n');
     }
     if (classes > CLASSES_SHOWN)
         printf("class ...   %lld more (--json lists all)\n", (long long)(classes - CLASSES_SHOWN));
@@ -245,7 +268,7 @@ static void print_rest(const inspect *all)
            : all->refuses         ? ": training refuses them, data.broken=skip leaves them out"
                                   : ": training leaves them out");
     int64_t shown = 0;
-    for (int p = 0; p < 2; p++)
+    for (int p = 0; p < 3; p++)
         for (int64_t i = 0; i < all->parts[p].broken_count; i++)
             if (shown++ < BROKEN_SHOWN)
                 printf("            %s\n", all->parts[p].broken[i]);
@@ -317,8 +340,9 @@ static tri_status print_json(const inspect *all)
     for (int64_t c = 0; c < training->names.count; c++)
         tri_json_text(&names, NULL, training->names.texts[c]);
     tri_json_end(&names);
-    for (int p = 0; p < 2; p++)
-        json_part(&json, part_names[p], &all->parts[p]);
+    for (int p = 0; p < 3; p++)
+        if (p != TRI_PART_VALIDATION || all->parts[p].dataset)
+            json_part(&json, tri_data_part_name((tri_data_part)p), &all->parts[p]);
     json_floats(&json, "mean", info->mean, channels_known(info));
     json_floats(&json, "deviation", info->deviation, channels_known(info));
     if (info->decoders)
@@ -341,6 +365,8 @@ tri_status data_inspect(const char *const *words, int count, int threads, bool a
         status = print_json(all);
     else if (status == TRI_OK) {
         print_samples(all);
+        if (all->parts[0].dataset->table)
+            print_columns(all->parts[0].dataset->table);
         print_classes(all);
         print_rest(all);
     }
@@ -348,7 +374,7 @@ tri_status data_inspect(const char *const *words, int count, int threads, bool a
     if (status == TRI_OK && broken > 0 && all->refuses)
         status = tri_fail(TRI_EFORMAT, "%s: files that cannot be decoded: %lld (data.broken=skip leaves them out)",
                           all->config.path, (long long)broken);
-    for (int p = 0; all && p < 2; p++) {
+    for (int p = 0; all && p < 3; p++) {
         tri_free(all->parts[p].counts);
         tri_dataset_close(all->parts[p].dataset);
     }

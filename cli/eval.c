@@ -17,7 +17,7 @@
 #include "train/trained.h"
 
 typedef struct eval_flags {
-    const char *ranks, *hosts, *config, *train, *json, *follow, *patience;
+    const char *ranks, *hosts, *config, *train, *validation, *json, *follow, *patience;
 } eval_flags;
 
 static eval_flags given;
@@ -28,6 +28,7 @@ static const tri_flag flags[] = {
      &given.hosts},
     {"--config", "FILE", "configuration of the model (default: config.yaml of the checkpoint's run)", &given.config},
     {"--train", NULL, "on the training data instead of the test data", &given.train},
+    {"--validation", NULL, "on the validation data instead of the test data", &given.validation},
     {"--json", NULL, "one JSON object", &given.json},
     {"--follow", NULL, "each newest checkpoint of a run that goes on, until its last step; also to RUN/evaluator.jsonl",
      &given.follow},
@@ -40,20 +41,16 @@ typedef struct eval_plan {
     tri_trained trained;
 } eval_plan;
 
-static const char *split_name(void)
-{
-    return given.train ? "training" : "test";
-}
-
 static void print_text(const eval_plan *plan, const tri_job *job, double seconds)
 {
     const tri_job_test *test = &job->test;
+    const char *const part = tri_data_part_name(test->part);
     printf("%s: step %" PRId64 "\n", plan->trained.checkpoint, job->step);
-    printf("%s loss %.4f\n", split_name(), test->loss);
+    printf("%s loss %.4f\n", part, test->loss);
     if (!isnan(test->accuracy))
-        printf("%s accuracy %.4f\n", split_name(), test->accuracy);
+        printf("%s accuracy %.4f\n", part, test->accuracy);
     if (!isnan(test->perplexity))
-        printf("%s perplexity %.4g\n", split_name(), test->perplexity);
+        printf("%s perplexity %.4g\n", part, test->perplexity);
     printf("%" PRId64 " samples, %.0f targets, %.0f samples/s\n", test->sampler.count, test->weight,
            (double)test->sampler.count / seconds);
     printf("weights: xxh3 %016" PRIx64 "\n", tri_params_hash(job->params));
@@ -69,7 +66,7 @@ static tri_status print_json(const eval_plan *plan, const tri_job *job, double s
     tri_json_text(&json, "checkpoint", plan->trained.checkpoint);
     tri_json_int(&json, "step", job->step);
     tri_json_text(&json, "weights", hash);
-    tri_json_text(&json, "split", split_name());
+    tri_json_text(&json, "split", tri_data_part_name(test->part));
     tri_json_int(&json, "samples", test->sampler.count);
     tri_json_int(&json, "targets", (int64_t)test->weight);
     tri_json_real(&json, "loss", test->loss);
@@ -86,7 +83,11 @@ static tri_status print_json(const eval_plan *plan, const tri_job *job, double s
 
 static tri_status evaluate(const eval_plan *plan, tri_job *job)
 {
-    TRI_TRY_IN(tri_job_open_evaluation(job, !given.train), "while opening the data to evaluate");
+    const tri_data_part part = given.train                                         ? TRI_PART_TRAIN
+                               : given.validation                                  ? TRI_PART_VALIDATION
+                               : tri_dataset_has(&job->config.data, TRI_PART_TEST) ? TRI_PART_TEST
+                                                                                   : tri_job_evaluated_part(job);
+    TRI_TRY_IN(tri_job_open_evaluation(job, part), "while opening the data to evaluate");
     int64_t start_ns = tri_now_ns();
     TRI_TRY(tri_job_evaluate(job));
     double seconds = (double)(tri_now_ns() - start_ns) / 1e9;

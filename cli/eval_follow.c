@@ -52,7 +52,8 @@ static tri_status last_step_find(follow *at)
     tri_dataset *dataset;
     const tri_train_config *train = &at->job->config.train;
     tri_sampler sampler = at->job->sampler;
-    TRI_TRY_IN(tri_dataset_open(&at->job->config.data, false, &dataset), "while counting the steps of the run");
+    TRI_TRY_IN(tri_dataset_open(&at->job->config.data, TRI_PART_TRAIN, &dataset),
+               "while counting the steps of the run");
     sampler.count = dataset->info.count;
     tri_dataset_close(dataset);
     at->last_step = train->epochs * tri_sampler_steps(&sampler);
@@ -66,7 +67,7 @@ static tri_status job_open(follow *at, const char *const *overrides)
 {
     tri_trained_setup setup = {.trained = &at->trained, .overrides = overrides};
     TRI_TRY(tri_trained_open(&setup, &at->job));
-    TRI_TRY_IN(tri_job_open_evaluation(at->job, true), "while opening the data to evaluate");
+    TRI_TRY_IN(tri_job_open_evaluation(at->job, tri_job_evaluated_part(at->job)), "while opening the data to evaluate");
     return last_step_find(at);
 }
 
@@ -81,11 +82,12 @@ static tri_status tell(const follow *at)
         tri_metrics_write_test(metrics, at->job->step - 1, test->loss, test->accuracy, test->perplexity);
     tri_status closed = tri_metrics_close(metrics);
     TRI_TRY(status != TRI_OK ? status : closed);
-    printf("step %" PRId64 " of %" PRId64 "  test loss %.4f", at->job->step, at->last_step, test->loss);
+    const char *const part = tri_data_part_name(test->part);
+    printf("step %" PRId64 " of %" PRId64 "  %s loss %.4f", at->job->step, at->last_step, part, test->loss);
     if (!isnan(test->accuracy))
-        printf("  test accuracy %.4f", test->accuracy);
+        printf("  %s accuracy %.4f", part, test->accuracy);
     if (!isnan(test->perplexity))
-        printf("  test perplexity %.4g", test->perplexity);
+        printf("  %s perplexity %.4g", part, test->perplexity);
     puts("");
     fflush(stdout);
     return TRI_OK;

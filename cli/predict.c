@@ -47,6 +47,7 @@ typedef struct predict_run {
     predict_input *input;  /* NULL: images */
     tri_vector images;     /* char *: paths */
     predict_place *places; /* [rows] of the batch */
+    const char *path;      /* of the input */
     int64_t rows, filled, top, lines, wrong;
     tri_string text;
 } predict_run;
@@ -160,6 +161,9 @@ static tri_status put_sample(predict_run *run, tri_status read, const predict_sa
     tri_status status = read;
     if (status == TRI_OK && sample->index >= 0)
         status = tri_predictor_put_index(run->predictor, run->filled, sample->index);
+    else if (status == TRI_OK && sample->fields)
+        status = tri_predictor_put_fields(run->predictor, run->filled, sample->fields, sample->decimal,
+                                          &(tri_table_place){run->path, sample->line});
     else if (status == TRI_OK)
         status = tri_predictor_put(run->predictor, run->filled, sample->numbers, sample->count);
     return place_add(run, status, sample->line, NULL);
@@ -260,6 +264,9 @@ static tri_status run_open(const char *path, const char *const *files, int file_
     tri_trained_setup setup = {.trained = &trained, .overrides = overrides, .rows = run->rows};
     TRI_TRY(tri_trained_open(&setup, &job));
     TRI_TRY(tri_predictor_open(job, !given.train, &run->predictor));
+    run->path = file_count > 0 ? files[0] : "-";
+    if (run->input && tri_predictor_table(run->predictor))
+        TRI_TRY(predict_input_table_set(run->input, tri_predictor_table(run->predictor)));
     run->places = tri_alloc_zero((size_t)run->rows, sizeof(*run->places));
     return run->places ? TRI_OK : TRI_ENOMEM;
 }

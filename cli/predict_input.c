@@ -29,7 +29,12 @@ struct predict_input {
     size_t first, end, capacity, searched;
     bool ended, begun; /* begun: the first line is behind */
     int64_t line;
-    tri_vector numbers; /* double */
+    tri_vector numbers;     /* double */
+    const tri_table *table; /* NULL: samples are numbers */
+    const char **fields;    /* [columns of the table] of the sample at hand */
+    tri_vector at;          /* int64_t: column of each field of a line */
+    tri_arena texts;        /* of the sample at hand */
+    char separator;
     /* npy: */
     tri_source source;
     tri_stream stream;
@@ -107,6 +112,9 @@ void predict_input_close(predict_input *input)
     tri_stream_close(&input->stream);
     tri_source_fini(&input->source);
     tri_vector_fini(&input->numbers);
+    tri_vector_fini(&input->at);
+    tri_arena_fini(&input->texts);
+    tri_free(input->fields);
     tri_free(input->row);
     tri_free(input->text);
     tri_free(input);
@@ -190,6 +198,192 @@ static tri_status line_next(predict_input *input, char **line, size_t *nbytes)
     }
 }
 
+/* --- rows of a table --- */
+
+tri_status predict_input_table_set(predict_input *input, const tri_table *table)
+{
+    input->table = table;
+    input->at.each = sizeof(int64_t);
+    input->fields = tri_alloc_zero(table->count, sizeof(*input->fields));
+    return input->fields ? TRI_OK : TRI_ENOMEM;
+}
+
+/* The fields of a line, cut and without quotes in place, in `out` (char *). */
+static tri_status fields_cut(char *line, char separator, tri_vector *out)
+{
+    out->each = sizeof(char *);
+    out->count = 0;
+    for (char *at = line;; at++) {
+        char *field = at, *to = at;
+        bool quoted = false;
+        for (; *at && (quoted || *at != separator); at++) {
+            if (*at == '"' && !(quoted && at[1] == '"'))
+                quoted = !quoted;
+            else
+                *to++ = *(at += *at == '"');
+        }
+        const bool more = *at != 0;
+        *to = 0;
+        field = tri_table_trim(field);
+        if (!tri_vector_push(out, &field))
+            return TRI_ENOMEM;
+        if (!more)
+            return TRI_OK;
+    }
+}
+
+/* Columns that are read, or besides them the targets. */
+static int64_t columns_count(const tri_table *table, bool with_targets)
+{
+    int64_t count = 0;
+    for (size_t i = 0; i < table->count; i++)
+        count += table->columns[i].kind != TRI_COLUMN_UNUSED && (with_targets || !table->columns[i].target);
+    return count;
+}
+
+/* How well a separator cuts the first line: names of columns count most, then the number of fields. */
+static tri_status separator_score(const predict_input *input, const char *line, char separator, int64_t *score)
+{
+    tri_vector fields = {0};
+    char *copy = tri_strdup(line);
+    tri_status status = copy ? fields_cut(copy, separator, &fields) : TRI_ENOMEM;
+    const int64_t count = (int64_t)fields.count;
+    *score = count == columns_count(input->table, false) || count == columns_count(input->table, true) ? 1 : 0;
+    for (size_t i = 0; status == TRI_OK && i < fields.count && input->table->header; i++)
+        *score += tri_table_find(input->table, *(char **)tri_vector_at(&fields, i)) >= 0 ? 2 : 0;
+    tri_vector_fini(&fields);
+    tri_free(copy);
+    return status;
+}
+
+static tri_status separator_find(predict_input *input, const char *line, int64_t *best)
+{
+    *best = -1;
+    for (const char *at = ",;\t|"; *at; at++) {
+        int64_t score;
+        TRI_TRY(separator_score(input, line, *at, &score));
+        if (score > *best) {
+            *best = score;
+            input->separator = *at;
+        }
+    }
+    return TRI_OK;
+}
+
+/* Fields without names: those of the columns that are read, or of all columns but unused ones, or of all. */
+static tri_status columns_place(predict_input *input, size_t count)
+{
+    const tri_table *table = input->table;
+    const bool features = (int64_t)count == columns_count(table, false), all = count == table->count;
+    if (!features && !all && (int64_t)count != columns_count(table, true))
+        return tri_fail(TRI_EFORMAT, "want %lld fields, the columns that the model reads, got %zu",
+                        (long long)columns_count(table, false), count);
+    input->at.count = 0;
+    for (size_t i = 0; i < table->count; i++) {
+        const tri_column *column = &table->columns[i];
+        const int64_t at = (int64_t)i;
+        if (features ? !column->target && column->kind != TRI_COLUMN_UNUSED : all || column->kind != TRI_COLUMN_UNUSED)
+            if (!tri_vector_push(&input->at, &at))
+                return TRI_ENOMEM;
+    }
+    return TRI_OK;
+}
+
+/* The first line: whether it names the columns, and which field is which then. */
+static tri_status head_read(predict_input *input, char *line, bool *is_head_line)
+{
+    tri_vector fields = {0};
+    int64_t best;
+    double number;
+    TRI_TRY(separator_find(input, line, &best));
+    tri_status status = fields_cut(line, input->separator, &fields);
+    bool numbers = false;
+    for (size_t i = 0; status == TRI_OK && i < fields.count; i++)
+        numbers |= tri_table_number_read(*(char **)tri_vector_at(&fields, i), ',', &number);
+    *is_head_line = input->table->header && (best >= 2 || !numbers);
+    for (size_t i = 0; status == TRI_OK && *is_head_line && i < fields.count; i++)
+        if (!tri_vector_push(&input->at, NULL))
+            status = TRI_ENOMEM;
+    const tri_table_place place = {input->path, input->line};
+    if (status == TRI_OK && *is_head_line)
+        status =
+            tri_table_match(input->table, &place, fields.items, fields.count, &(tri_vector){0}, false, input->at.items);
+    tri_vector_fini(&fields);
+    return status == TRI_EFORMAT ? tri_fail_copy(TRI_ECONFIG, tri_last_error()) : status;
+}
+
+/* The same, without the mark that some programs put first and the carriage return; the line stays as it is. */
+static tri_status table_head(predict_input *input, const char *line, bool *is_head_line)
+{
+    char *copy = tri_strdup(strncmp(line, "\xef\xbb\xbf", 3) == 0 ? line + 3 : line);
+    if (!copy)
+        return TRI_ENOMEM;
+    copy[strcspn(copy, "\r")] = 0;
+    tri_status status = head_read(input, copy, is_head_line);
+    tri_free(copy);
+    return status;
+}
+
+static tri_status table_line(predict_input *input, char *line, predict_sample *sample)
+{
+    tri_vector fields = {0};
+    const size_t nbytes = strlen(line);
+    line[nbytes - (nbytes > 0 && line[nbytes - 1] == '\r')] = 0;
+    tri_status status = fields_cut(line, input->separator, &fields);
+    if (status == TRI_OK && input->at.count == 0)
+        status = columns_place(input, fields.count);
+    if (status == TRI_OK && fields.count != input->at.count)
+        status = tri_fail(TRI_EFORMAT, "want %zu fields, got %zu", input->at.count, fields.count);
+    for (size_t i = 0; status == TRI_OK && i < fields.count; i++) {
+        const int64_t at = *(int64_t *)tri_vector_at(&input->at, i);
+        if (at >= 0)
+            input->fields[at] = *(char **)tri_vector_at(&fields, i);
+    }
+    sample->decimal = input->separator == ',' ? '.' : ',';
+    tri_vector_fini(&fields);
+    return status;
+}
+
+/* A value of JSON as a field. */
+static tri_status value_text(predict_input *input, const json_t *value, const char **out)
+{
+    *out = json_is_string(value)    ? tri_arena_strdup(&input->texts, json_string_value(value))
+           : json_is_null(value)    ? ""
+           : json_is_integer(value) ? tri_arena_format(&input->texts, "%lld", (long long)json_integer_value(value))
+           : json_is_number(value)  ? tri_arena_format(&input->texts, "%.17g", json_number_value(value))
+           : json_is_boolean(value) ? json_is_true(value) ? "True" : "False"
+                                    : NULL;
+    if (*out)
+        return TRI_OK;
+    return tri_fail(TRI_EFORMAT, "input: want numbers and texts in a list, or by the names of their columns");
+}
+
+/* {"name": value, ...}, or a list of the values of the columns that are read. */
+static tri_status table_json(predict_input *input, const json_t *values)
+{
+    const tri_table *table = input->table;
+    size_t next = 0, known = 0;
+    if (!json_is_object(values) &&
+        (!json_is_array(values) || (int64_t)json_array_size(values) != columns_count(table, false)))
+        return tri_fail(TRI_EFORMAT, "input: want %lld values in a list, or by the names of their columns",
+                        (long long)columns_count(table, false));
+    for (size_t i = 0; i < table->count; i++) {
+        const tri_column *column = &table->columns[i];
+        const json_t *named = json_object_get(values, column->name);
+        known += named != NULL;
+        if (column->target || column->kind == TRI_COLUMN_UNUSED)
+            continue;
+        const json_t *value = json_is_object(values) ? named : json_array_get(values, next++);
+        if (!value)
+            return tri_fail(TRI_EFORMAT, "input: the value of '%s' is missing (null, where nobody knows it)",
+                            column->name);
+        TRI_TRY(value_text(input, value, &input->fields[i]));
+    }
+    if (json_is_object(values) && known < json_object_size(values))
+        return tri_fail(TRI_EFORMAT, "input: one of the names is none of a column of the model's table");
+    return TRI_OK;
+}
+
 /* --- one sample of a line --- */
 
 static tri_status add_number(predict_input *input, double number)
@@ -215,7 +409,7 @@ static tri_status json_read(predict_input *input, const json_t *object, predict_
     if (!json_is_object(object) || !numbers == !index)
         return tri_fail(TRI_EFORMAT, "want {\"input\": [numbers]} or {\"index\": a number}");
     if (numbers)
-        return add_numbers(input, numbers);
+        return input->table ? table_json(input, numbers) : add_numbers(input, numbers);
     if (!json_is_integer(index) || json_integer_value(index) < 0)
         return tri_fail(TRI_EFORMAT, "index: want a whole number from 0 on");
     sample->index = json_integer_value(index);
@@ -303,24 +497,59 @@ static tri_status npy_row(predict_input *input, predict_sample *sample, bool *en
     return TRI_OK;
 }
 
+/* Numbers of the columns that are read, as fields. */
+static tri_status numbers_fields(predict_input *input, predict_sample *sample)
+{
+    int64_t next = 0;
+    tri_arena_fini(&input->texts);
+    if (sample->count != columns_count(input->table, false))
+        return tri_fail(TRI_EFORMAT, "want %lld numbers, those of the columns that the model reads, got %lld",
+                        (long long)columns_count(input->table, false), (long long)sample->count);
+    for (size_t i = 0; i < input->table->count; i++) {
+        const tri_column *column = &input->table->columns[i];
+        if (column->target || column->kind == TRI_COLUMN_UNUSED)
+            continue;
+        input->fields[i] = tri_arena_format(&input->texts, "%.17g", sample->numbers[next++]);
+        if (!input->fields[i])
+            return TRI_ENOMEM;
+    }
+    sample->fields = input->fields;
+    sample->decimal = '.';
+    return TRI_OK;
+}
+
 tri_status predict_input_next(predict_input *input, predict_sample *sample, bool *end)
 {
     char *line;
     size_t nbytes = 0;
     *end = false;
     *sample = (predict_sample){.index = -1};
-    if (input->format == PREDICT_NPY)
-        return npy_row(input, sample, end);
+    if (input->format == PREDICT_NPY) {
+        TRI_TRY(npy_row(input, sample, end));
+        return input->table && !*end ? numbers_fields(input, sample) : TRI_OK;
+    }
     TRI_TRY(line_next(input, &line, &nbytes));
-    if (line && input->format == PREDICT_CSV && !input->begun && is_head(line))
-        TRI_TRY(line_next(input, &line, &nbytes));
+    bool head = line && input->format == PREDICT_CSV && !input->begun;
     input->begun = true;
+    if (head && input->table)
+        TRI_TRY(table_head(input, line, &head));
+    else
+        head = head && is_head(line);
+    if (head)
+        TRI_TRY(line_next(input, &line, &nbytes));
     *end = line == NULL;
     if (*end)
         return TRI_OK;
     sample->line = input->line;
     input->numbers.count = 0;
-    TRI_TRY(input->format == PREDICT_JSON ? json_line(input, line, nbytes, sample) : csv_line(input, line));
+    if (input->table) {
+        tri_arena_fini(&input->texts);
+        sample->fields = input->fields;
+        sample->decimal = '.';
+    }
+    TRI_TRY(input->format == PREDICT_JSON ? json_line(input, line, nbytes, sample)
+            : input->table                ? table_line(input, line, sample)
+                                          : csv_line(input, line));
     sample->numbers = input->numbers.items;
     sample->count = (int64_t)input->numbers.count;
     return TRI_OK;

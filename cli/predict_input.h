@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "base/status.h"
+#include "data/tables/table.h"
 
 typedef enum predict_format { PREDICT_JSON, PREDICT_CSV, PREDICT_NPY } predict_format;
 
@@ -18,11 +19,15 @@ typedef struct predict_sample {
     int64_t index; /* of the run's data; -1: the numbers are the sample */
     const double *numbers;
     int64_t count;
+    const char *const *fields; /* [columns of the table] in place of numbers; NULL: there is no table */
+    char decimal;              /* of numbers in fields */
 } predict_sample;
 
 typedef struct predict_input predict_input;
 /* path "-": standard input. format: "json", "csv", "npy", or "auto": by the name, JSON where it says nothing. */
 tri_status predict_input_open(const char *path, const char *format, predict_input **out);
+/* Samples are rows of such a table from now on: columns are found by their names. */
+tri_status predict_input_table_set(predict_input *input, const tri_table *table);
 void predict_input_close(predict_input *input);
 /* The next sample; *end: there is none. TRI_EFORMAT: this one is wrong, the next call goes on behind it (sample->line
  * says which it is). Any other failure ends the input. */

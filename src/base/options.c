@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <locale.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -158,7 +159,7 @@ static bool parse_value(const tri_option *row, const char *text, option_value *v
     case TRI_OPTION_PATH:
         return strlen(text) < sizeof(tri_option_path);
     case TRI_OPTION_LIST:
-        return text[0] == '[' && strlen(text) < sizeof(tri_option_path);
+        return strlen(text) + 2 < sizeof(tri_option_path);
     }
     return false;
 }
@@ -180,10 +181,13 @@ static void store_value(const tri_option *row, void *config, const char *text, c
         break;
     case TRI_OPTION_NAME:
     case TRI_OPTION_TEXT:
-    case TRI_OPTION_PATH:
-    case TRI_OPTION_LIST: /* zeros to the end: equal configurations have equal bytes */
+    case TRI_OPTION_PATH: /* zeros to the end: equal configurations have equal bytes */
         memmove(field, text, nbytes);
         memset(field + nbytes, 0, room - nbytes);
+        break;
+    case TRI_OPTION_LIST: /* one text is a list of it */
+        memset(field, 0, room);
+        snprintf(field, room, text[0] == '[' ? "%s" : "[%s]", text);
         break;
     }
 }

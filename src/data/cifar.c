@@ -188,8 +188,9 @@ static tri_status open_files(cifar_dataset *cifar, const tri_data_config *config
     return tri_target_plan(info, config, config->path, TRI_U8, kind->classes);
 }
 
-static tri_status cifar_open(const tri_data_config *config, bool test, tri_dataset **out)
+static tri_status cifar_open(const tri_data_config *config, tri_data_part part, tri_dataset **out)
 {
+    const bool test = part == TRI_PART_TEST;
     char *folder = NULL;
     const cifar_kind *kind = NULL;
     TRI_TRY(find_kind(config, &kind, &folder));

@@ -22,9 +22,13 @@
     X(PATH, path, "", 0, 0, NULL,                                                                                      \
       "file or folder with the data; for idx: the folder or the common start of the four names")                       \
     X(NAME, format, "auto", 0, 0, "auto|idx|cifar|npy|csv|tokens|images|synthetic", "how the data are stored")         \
-    X(REAL, test_part, "0.1", 0, 0.9, NULL,                                                                            \
-      "npy, csv, tokens: part kept for the test (the last); "                                                          \
-      "images: fraction of each class kept for the test, where there is no folder of test images")                     \
+    X(TEXT, test, "0.1", 0, 0, NULL, "test data: a path, or, where the data have no test files, a fraction: 0 to 0.9") \
+    X(TEXT, validation, "0", 0, 0, NULL,                                                                               \
+      "validation data, by which the best checkpoint is chosen: a path, or a fraction of the training data; 0: the "   \
+      "data's own files for it, else the test data are used")                                                          \
+    X(NAME, split, "shuffled", 0, 0, "shuffled|contiguous",                                                            \
+      "how fractions are taken: shuffled: at random, of each class alike; contiguous: the last samples")               \
+    X(INT, split_seed, "0", 0, 1e15, NULL, "another seed takes other samples for validation and test")                 \
     X(INT, limit, "0", 0, 1e15, NULL, "use only the first samples, 0 = all")                                           \
     X(INT, test_limit, "0", 0, 1e15, NULL, "use only the first test samples, 0 = all")                                 \
     X(BOOL, shuffle, "true", 0, 0, NULL, "a new order each epoch")                                                     \
@@ -51,7 +55,25 @@
     X(INT, cache_mib, "1024", 0, 1e9, NULL,                                                                            \
       "images: keep decoded samples in memory where all take at most so many MiB; 0: decode each time")                \
     X(INT, threads, "0", 0, 256, NULL, "images: threads that decode ahead, 0 = as many as there are free cores")       \
-    X(INT, target_column, "-1", -1, 1e6, NULL, "csv: column of the target, -1 = the last")                             \
+    X(LIST, target, "[]", 0, 0, NULL,                                                                                  \
+      "csv: column of the target, by its name or its number from 0; several for several real targets; none: the last") \
+    X(LIST, columns, "[]", 0, 0, NULL, "csv: columns that the model reads; none: all but the target")                  \
+    X(LIST, ignore, "[]", 0, 0, NULL, "csv: columns that are left out")                                                \
+    X(LIST, real_columns, "[]", 0, 0, NULL, "csv: columns that are numbers, whatever they look like")                  \
+    X(LIST, date_columns, "[]", 0, 0, NULL, "csv: columns that are dates, read as days since 1970")                    \
+    X(LIST, text_columns, "[]", 0, 0, NULL, "csv: columns that are texts: one input for each, one for unknown ones")   \
+    X(TEXT, date_format, "", 0, 0, NULL,                                                                               \
+      "csv: dates, with %Y %m %d %H %M %S; none: 2024-03-31, 2024/03/31 or 31.03.2024, and a time")                    \
+    X(NAME, header, "auto", 0, 0, "auto|yes|no", "csv: whether the first line names the columns")                      \
+    X(NAME, separator, "auto", 0, 0, "auto|comma|semicolon|tab|pipe", "csv: what separates the fields")                \
+    X(NAME, decimal, "auto", 0, 0, "auto|point|comma", "csv: decimal mark of numbers")                                 \
+    X(NAME, encoding, "auto", 0, 0, "auto|utf-8|utf-16|latin-1", "csv: encoding of the file")                          \
+    X(NAME, missing, "refuse", 0, 0, "refuse|mean|constant",                                                           \
+      "csv: a missing value ends the run, or becomes the column's mean or data.missing_value; of texts: unknown")      \
+    X(REAL, missing_value, "0", -1e30, 1e30, NULL, "csv: what data.missing=constant fills in")                         \
+    X(LIST, missing_texts, "[]", 0, 0, NULL,                                                                           \
+      "csv: texts for a missing value besides the empty one; none: NA, N/A, #N/A, NaN, null, None, <NA>, ?")           \
+    X(INT, max_categories, "1000", 1, 1e6, NULL, "csv: most texts of a text column")                                   \
     X(INT, classes, "0", -1, 1e9, NULL,                                                                                \
       "number of classes, 0 = found in the data; -1 is not a class: targets are real")                                 \
     X(INT, prefetch, "-1", -1, 64, NULL,                                                                               \
@@ -72,11 +94,15 @@
 typedef struct tri_data_config {
     TRI_DATA_OPTIONS(TRI_OPTION_FIELD)
     const char *own_tokenizer; /* path of what `tokenizer: auto` stands for; NULL: char */
+    struct tri_table *table;   /* borrowed: what the columns of a table mean; NULL: learned from the training rows */
 } tri_data_config;
 extern const tri_option_table tri_data_options; /* section "data" */
 
 typedef struct tri_dataset tri_dataset;
 struct tri_tokenizer;
+struct tri_table; /* tables/table.h */
+
+typedef enum tri_data_part { TRI_PART_TRAIN, TRI_PART_TEST, TRI_PART_VALIDATION } tri_data_part;
 
 /* Samples that an embedding reads: they become i32, all others f32. */
 static inline bool tri_is_whole(tri_dtype dtype)
@@ -91,6 +117,7 @@ typedef struct tri_dataset_info {
     tri_dtype target_dtype;        /* i32 (classes) or f32 */
     tri_shape target;              /* scalar for classes */
     int64_t classes;               /* 0: real targets */
+    const struct tri_table *table; /* of a table: its columns; the data set's, NULL: there are none */
     const char *decoders;          /* libraries and versions that the samples' bits depend on; NULL: none */
     float mean[16], deviation[16]; /* per channel of the data in [0, 1] (bytes) or as stored, where known; deviation[0]
                                       0: unknown */
@@ -109,7 +136,11 @@ typedef struct tri_dataset_ops {
     const char *name;
     const char *does;
     bool (*can)(const tri_data_config *config); /* for format auto: looks at names and first bytes */
-    tri_status (*open)(const tri_data_config *config, bool test, tri_dataset **out);
+    /* Whether there are files of their own for a part, or, where `splits`, a fraction. NULL: for training and test. */
+    bool (*has)(const tri_data_config *config, tri_data_part part);
+    bool
+        splits; /* `open` knows of fractions; else only parts that there are are opened, and a fraction taken of them */
+    tri_status (*open)(const tri_data_config *config, tri_data_part part, tri_dataset **out);
     /* Or in place of `read`, for data that stay where they lie: one sample of an epoch, as the model gets it, a pure
      * function of (seed, epoch, index) that threads call at once. NULL: `read` is there. */
     tri_status (*draw)(const tri_dataset *dataset, uint64_t seed, int64_t epoch, int64_t index, int32_t *sample,
@@ -122,6 +153,11 @@ typedef struct tri_dataset_ops {
      * no augmentation; of it only what the stored pixels must be there for is done. NULL: `read` or `draw` is there. */
     tri_status (*fetch)(tri_dataset *dataset, const struct tri_augment *augment, int64_t epoch, int64_t index,
                         void *sample, void *target);
+    /* The class of each sample that the files have, -1: none of them. For classes. NULL: samples are read for it. */
+    tri_status (*classes)(tri_dataset *dataset, int32_t *classes);
+    /* Learns from the training samples, those of these places (ascending) among all, before any is read. NULL: nothing.
+     */
+    tri_status (*learn)(tri_dataset *dataset, const tri_data_config *config, const int64_t *places, int64_t count);
     /* Hashes of the content, where reading samples would take too long. NULL: of what `read` gives. */
     tri_status (*identify)(tri_dataset *dataset, uint64_t hashes[2]);
     /* One sentence for people: what was found, without a period. NULL: nothing to say. */
@@ -136,7 +172,10 @@ struct tri_dataset {
     const tri_dataset_ops *ops;
     tri_dataset_info info;
     tri_class_names names;              /* of its classes; its own */
-    int64_t stride;                     /* sample i of the set is sample i * stride of ops; 0: 1 */
+    int64_t stride;                     /* sample i of the set is number i * stride of those it had at first; 0: 1 */
+    int64_t source_count;               /* samples that ops has */
+    int64_t *chosen;                    /* which of the samples of ops those are, ascending; NULL: all */
+    struct tri_table *table;            /* held; NULL: it is none */
     struct tri_tokenizer *tokenizer;    /* of the tokens, where it is known; closed with the data set */
     int holders;                        /* besides the one who opened it */
     unsigned char *kept, *kept_targets; /* all that ops has, one after the other; NULL: it is read each time */
@@ -145,8 +184,14 @@ struct tri_dataset {
 /* A copy of the texts in the arena. */
 tri_status tri_class_names_copy(tri_arena *arena, const tri_class_names *from, tri_class_names *out);
 
-/* Opens the training or the test set; checks headers, lengths, targets' range (while reading). */
-tri_status tri_dataset_open(const tri_data_config *config, bool test, tri_dataset **out);
+/* Opens a part of the data; checks headers, lengths, targets' range (while reading). TRI_ENOTFOUND: there is none. */
+tri_status tri_dataset_open(const tri_data_config *config, tri_data_part part, tri_dataset **out);
+/* "training", ... */
+const char *tri_data_part_name(tri_data_part part);
+/* Whether the options, or files, have this part; false also where that is not known. */
+bool tri_dataset_has(const tri_data_config *config, tri_data_part part);
+/* How many samples each class has. counts NULL: they are not known without reading all samples. tri_free() it. */
+tri_status tri_dataset_count_classes(tri_dataset *dataset, int64_t **counts);
 /* The samples indices[0 .. count), ascending; see tri_dataset_ops.read. TRI_EINVAL when one is out of range. */
 tri_status tri_dataset_read(tri_dataset *dataset, const int64_t *indices, int64_t count, void *samples, void *targets);
 /* Numbers the classes as somebody else has: a model that was trained on other data, of which some classes may be
@@ -161,7 +206,8 @@ void tri_dataset_thin(tri_dataset *dataset, int64_t count);
 /* Where sample i of the set lies among those of ops. */
 static inline int64_t tri_dataset_place(const tri_dataset *dataset, int64_t i)
 {
-    return dataset->stride > 1 ? i * dataset->stride : i;
+    i = dataset->stride > 1 ? i * dataset->stride : i;
+    return dataset->chosen ? dataset->chosen[i] : i;
 }
 /* Reads all samples now, if they take no more than so many bytes, and answers later reads from memory. Whatever is
  * wrong with them is said by those reads. */

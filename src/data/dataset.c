@@ -3,6 +3,7 @@
  * dataset.c: the table of formats, the data sets known by name, and opening one of them.
  */
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "data/formats.h"
@@ -77,16 +78,17 @@ static tri_status find_format(const tri_data_config *config, const tri_dataset_o
     return tri_fail(
         tri_fs_exists(config->path) ? TRI_EFORMAT : TRI_ENOTFOUND,
         "no data set at %s: looked for train-images-idx3-ubyte[.gz], data_batch_1.bin, train.bin, x_train.npy, "
-        "x.npy, train.csv, or a .csv file, train-00000.tokens, a .txt or .bin file, sub-folders of images; data.format "
+        "x.npy, train.csv, or a .csv or .tsv file, train-00000.tokens, a .txt or .bin file, sub-folders of images; "
+        "data.format "
         "says which it is",
         config->path);
 }
 
-static tri_status check_info(const tri_dataset_info *info, const tri_data_config *config, bool test)
+static tri_status check_info(const tri_dataset_info *info, const tri_data_config *config, tri_data_part part)
 {
     if (info->count < 1)
-        return tri_fail(TRI_ENOTFOUND, "%s: no %s samples (data.test_part is %g)", config->path,
-                        test ? "test" : "training", config->test_part);
+        return tri_fail(TRI_ENOTFOUND, "%s: no %s samples (data.test is %s, data.validation is %s)", config->path,
+                        tri_data_part_name(part), config->test, config->validation);
     if (info->sample.ndim > TRI_SAMPLE_MAX_DIMS || info->target.ndim > TRI_SAMPLE_MAX_DIMS)
         return tri_fail(TRI_EUNSUPPORTED, "%s: want samples and targets of at most %d dimensions", config->path,
                         TRI_SAMPLE_MAX_DIMS);
@@ -111,32 +113,159 @@ static tri_status imagenet_fill(const tri_dataset_ops *ops, tri_dataset_info *in
     return TRI_OK;
 }
 
-tri_status tri_dataset_open(const tri_data_config *given, bool test, tri_dataset **out)
+const char *tri_data_part_name(tri_data_part part)
 {
-    tri_data_config config = *given;
-    const known_dataset *known = NULL;
-    *out = NULL;
-    if (config.name[0] != 0) {
-        TRI_TRY(find_known(config.name, &known));
-        TRI_TRY(fill_known(&config, known));
+    static const char *const names[] = {
+        [TRI_PART_TRAIN] = "training", [TRI_PART_TEST] = "test", [TRI_PART_VALIDATION] = "validation"};
+    return names[part];
+}
+
+/* data.test or data.validation. */
+static const char *part_option(const tri_data_config *config, tri_data_part part)
+{
+    return part == TRI_PART_TEST ? config->test : part == TRI_PART_VALIDATION ? config->validation : "0";
+}
+
+static bool part_is_path(const tri_data_config *config, tri_data_part part)
+{
+    double fraction;
+    return !tri_part_fraction(part_option(config, part), &fraction);
+}
+
+static bool part_has_files(const tri_dataset_ops *ops, const tri_data_config *config, tri_data_part part)
+{
+    return ops->has != NULL ? ops->has(config, part) : part != TRI_PART_VALIDATION;
+}
+
+static tri_status option_check(const char *key, const char *option)
+{
+    char *end;
+    double fraction;
+    (void)strtod(option, &end);
+    if (option[0] != 0 && (*end != 0 || tri_part_fraction(option, &fraction)))
+        return TRI_OK;
+    return tri_fail(TRI_ECONFIG, "%s: want a fraction from 0 to 0.9, or a path, got '%s'", key, option);
+}
+
+/* Options with what data.name stands for, and the format. */
+static tri_status config_settle(const tri_data_config *given, tri_data_config *config, const known_dataset **known,
+                                const tri_dataset_ops **ops)
+{
+    *config = *given;
+    *known = NULL;
+    if (config->name[0] != 0) {
+        TRI_TRY(find_known(config->name, known));
+        TRI_TRY(fill_known(config, *known));
     }
-    if (config.path[0] == 0 && strcmp(config.format, tri_dataset_synthetic.name) != 0)
+    if (config->path[0] == 0 && strcmp(config->format, tri_dataset_synthetic.name) != 0)
         return tri_fail(TRI_ECONFIG, "data.name or data.path must say what to learn from");
-    const tri_dataset_ops *ops = NULL;
-    TRI_TRY(find_format(&config, &ops));
-    tri_dataset *dataset = NULL;
-    TRI_TRY_IN(ops->open(&config, test, &dataset), "%s set", test ? "test" : "training");
+    TRI_TRY(option_check("data.test", config->test));
+    TRI_TRY(option_check("data.validation", config->validation));
+    return find_format(config, ops);
+}
+
+bool tri_dataset_has(const tri_data_config *given, tri_data_part part)
+{
+    tri_data_config config;
+    const known_dataset *known;
+    const tri_dataset_ops *ops;
+    double fraction = 0;
+    if (part == TRI_PART_TRAIN)
+        return true;
+    if (config_settle(given, &config, &known, &ops) != TRI_OK)
+        return false;
+    if (!tri_part_fraction(part_option(&config, part), &fraction))
+        return true;
+    return part_has_files(ops, &config, part) || (fraction > 0 && !ops->splits);
+}
+
+/* --- parts --- */
+
+static tri_status classes_read(tri_dataset *dataset, int32_t *classes)
+{
+    const tri_dataset_info *info = &dataset->info;
+    void *sample = tri_alloc((size_t)tri_shape_count(info->sample) * tri_dtype_nbytes(info->dtype));
+    tri_status status = sample != NULL ? TRI_OK : TRI_ENOMEM;
+    for (int64_t i = 0; i < info->count && status == TRI_OK; i++)
+        status = dataset->ops->read(dataset, &i, 1, sample, &classes[i]);
+    tri_free(sample);
+    return status;
+}
+
+/* Of all samples of the files; *classes NULL: targets are real. */
+static tri_status classes_find(tri_dataset *dataset, int32_t **classes)
+{
+    const tri_dataset_info *info = &dataset->info;
+    *classes = NULL;
+    if (info->classes == 0 || info->target.ndim > 0)
+        return TRI_OK;
+    *classes = tri_alloc_zero((size_t)info->count + 1, sizeof(**classes));
+    if (*classes == NULL)
+        return TRI_ENOMEM;
+    return dataset->ops->classes != NULL ? dataset->ops->classes(dataset, *classes) : classes_read(dataset, *classes);
+}
+
+/* Leaves the samples of a part, of those in files that have several. */
+static tri_status part_choose(tri_dataset *dataset, const tri_data_config *config, tri_data_part part)
+{
+    tri_parts parts;
+    int32_t *classes = NULL;
+    TRI_TRY(tri_parts_read(config, &parts));
+    if (part_has_files(dataset->ops, config, TRI_PART_TEST))
+        parts.test = 0;
+    if (part_has_files(dataset->ops, config, TRI_PART_VALIDATION))
+        parts.validation = 0;
+    if (part == TRI_PART_TRAIN && parts.test + parts.validation == 0)
+        return TRI_OK;
+    tri_status status = parts.contiguous ? TRI_OK : classes_find(dataset, &classes);
+    if (status == TRI_OK)
+        status =
+            tri_parts_choose(&parts, part, dataset->info.count, classes, NULL, &dataset->chosen, &dataset->info.count);
+    tri_free(classes);
+    return status;
+}
+
+static tri_status learn(tri_dataset *dataset, const tri_data_config *config)
+{
+    int64_t *places = tri_alloc((size_t)dataset->info.count * sizeof(*places) + 1);
+    if (places == NULL)
+        return TRI_ENOMEM;
+    for (int64_t i = 0; i < dataset->info.count; i++)
+        places[i] = tri_dataset_place(dataset, i);
+    tri_status status = dataset->ops->learn(dataset, config, places, dataset->info.count);
+    tri_free(places);
+    return status;
+}
+
+/* What is done to every set that was opened, before anybody reads it. */
+static tri_status opened_settle(tri_dataset *dataset, const tri_data_config *config, const known_dataset *known,
+                                tri_data_part part)
+{
+    const bool own = part == TRI_PART_TRAIN || part_has_files(dataset->ops, config, part);
     tri_dataset_info *info = &dataset->info;
-    int64_t limit = test ? config.test_limit : config.limit;
+    dataset->source_count = info->count;
+    if (!dataset->ops->splits && (part == TRI_PART_TRAIN || !own))
+        TRI_TRY(part_choose(dataset, config, part));
+    const int64_t limit = part == TRI_PART_TRAIN ? config->limit : config->test_limit;
     if (limit > 0 && limit < info->count)
         info->count = limit;
     if (known != NULL && known->deviation > 0) {
         info->mean[0] = known->mean;
         info->deviation[0] = known->deviation;
     }
-    tri_status status = check_info(info, &config, test);
-    if (status == TRI_OK)
-        status = imagenet_fill(ops, info, &config);
+    if (info->count > 0 && dataset->ops->learn != NULL && config->table == NULL)
+        TRI_TRY(learn(dataset, config));
+    TRI_TRY(check_info(info, config, part));
+    return imagenet_fill(dataset->ops, info, config);
+}
+
+static tri_status open_files(const tri_data_config *config, const known_dataset *known, const tri_dataset_ops *ops,
+                             tri_data_part part, tri_dataset **out)
+{
+    tri_dataset *dataset = NULL;
+    const tri_data_part from = ops->splits || part_has_files(ops, config, part) ? part : TRI_PART_TRAIN;
+    TRI_TRY_IN(ops->open(config, from, &dataset), "%s set", tri_data_part_name(part));
+    tri_status status = opened_settle(dataset, config, known, part);
     if (status != TRI_OK) {
         tri_dataset_close(dataset);
         return status;
@@ -144,6 +273,79 @@ tri_status tri_dataset_open(const tri_data_config *given, bool test, tri_dataset
     *out = dataset;
     return TRI_OK;
 }
+
+/* All of the data at a path, as a part of others. */
+static tri_status open_path(const tri_data_config *config, tri_data_part part, tri_dataset **out)
+{
+    tri_data_config other = *config;
+    const known_dataset *known;
+    const tri_dataset_ops *ops;
+    strcpy(other.path, part_option(config, part));
+    other.name[0] = 0;
+    strcpy(other.test, "0");
+    strcpy(other.validation, "0");
+    other.limit = config->test_limit;
+    TRI_TRY(config_settle(&other, &other, &known, &ops));
+    return open_files(&other, known, ops, TRI_PART_TRAIN, out);
+}
+
+/* As the training set has columns and classes, where nobody says what those are. */
+static tri_status open_like_training(const tri_data_config *config, const known_dataset *known,
+                                     const tri_dataset_ops *ops, tri_data_part part, tri_dataset **out)
+{
+    tri_dataset *training;
+    tri_data_config like = *config;
+    TRI_TRY(open_files(config, known, ops, TRI_PART_TRAIN, &training));
+    like.table = training->table;
+    tri_status status =
+        part_is_path(config, part) ? open_path(&like, part, out) : open_files(&like, known, ops, part, out);
+    if (status == TRI_OK)
+        status = tri_dataset_rename(*out, &training->names);
+    tri_dataset_close(training);
+    if (status != TRI_OK && *out != NULL) {
+        tri_dataset_close(*out);
+        *out = NULL;
+    }
+    return status;
+}
+
+tri_status tri_dataset_open(const tri_data_config *given, tri_data_part part, tri_dataset **out)
+{
+    tri_data_config config;
+    const known_dataset *known;
+    const tri_dataset_ops *ops;
+    *out = NULL;
+    TRI_TRY(config_settle(given, &config, &known, &ops));
+    const bool learns = ops->learn != NULL && config.table == NULL;
+    if (part != TRI_PART_TRAIN && (learns || (part_is_path(&config, part) && ops->rename != NULL && !config.table)))
+        return open_like_training(&config, known, ops, part, out);
+    return part_is_path(&config, part) ? open_path(&config, part, out) : open_files(&config, known, ops, part, out);
+}
+
+tri_status tri_dataset_count_classes(tri_dataset *dataset, int64_t **counts)
+{
+    const tri_dataset_info *info = &dataset->info;
+    int32_t *classes = NULL;
+    *counts = NULL;
+    if (info->classes < 1 || info->target.ndim > 0 || dataset->ops->classes == NULL)
+        return TRI_OK;
+    *counts = tri_alloc_zero((size_t)info->classes, sizeof(**counts));
+    classes = tri_alloc_zero((size_t)dataset->source_count + 1, sizeof(*classes));
+    tri_status status = *counts != NULL && classes != NULL ? dataset->ops->classes(dataset, classes) : TRI_ENOMEM;
+    for (int64_t i = 0; i < info->count && status == TRI_OK; i++) {
+        const int32_t class = classes[tri_dataset_place(dataset, i)];
+        if (class >= 0 && class < info->classes)
+            (*counts)[class]++;
+    }
+    tri_free(classes);
+    if (status == TRI_OK)
+        return TRI_OK;
+    tri_free(*counts);
+    *counts = NULL;
+    return status;
+}
+
+/* --- reading --- */
 
 static size_t sample_nbytes(const tri_dataset_info *info)
 {
@@ -162,13 +364,15 @@ static void kept_drop(tri_dataset *dataset)
     dataset->kept = dataset->kept_targets = NULL;
 }
 
-static void kept_copy(const tri_dataset *dataset, const int64_t *places, int64_t count, unsigned char *samples,
+/* Of what is kept, sample i is the i-th before the set was thinned. */
+static void kept_copy(const tri_dataset *dataset, const int64_t *indices, int64_t count, unsigned char *samples,
                       unsigned char *targets)
 {
+    const int64_t stride = dataset->stride > 1 ? dataset->stride : 1;
     const size_t each = sample_nbytes(&dataset->info), target = target_nbytes(&dataset->info);
     for (int64_t i = 0; i < count; i++) {
-        memcpy(samples + (size_t)i * each, dataset->kept + (size_t)places[i] * each, each);
-        memcpy(targets + (size_t)i * target, dataset->kept_targets + (size_t)places[i] * target, target);
+        memcpy(samples + (size_t)i * each, dataset->kept + (size_t)(indices[i] * stride) * each, each);
+        memcpy(targets + (size_t)i * target, dataset->kept_targets + (size_t)(indices[i] * stride) * target, target);
     }
 }
 
@@ -183,7 +387,7 @@ void tri_dataset_keep(tri_dataset *dataset, size_t limit_nbytes)
     dataset->kept = tri_alloc_bulk((size_t)count * each);
     dataset->kept_targets = tri_alloc_bulk((size_t)count * target);
     for (int64_t i = 0; i < count && places != NULL; i++)
-        places[i] = i;
+        places[i] = tri_dataset_place(dataset, i);
     if (places == NULL || dataset->kept == NULL || dataset->kept_targets == NULL ||
         dataset->ops->read(dataset, places, count, dataset->kept, dataset->kept_targets) != TRI_OK)
         kept_drop(dataset);
@@ -203,10 +407,6 @@ static tri_status fetch_at(tri_dataset *dataset, const int64_t *places, int64_t 
 /* The samples at these places of what the format has. */
 static tri_status read_at(tri_dataset *dataset, const int64_t *places, int64_t count, void *samples, void *targets)
 {
-    if (dataset->kept != NULL) {
-        kept_copy(dataset, places, count, samples, targets);
-        return TRI_OK;
-    }
     if (dataset->ops->fetch != NULL)
         return fetch_at(dataset, places, count, samples, targets);
     if (dataset->ops->draw == NULL)
@@ -224,7 +424,11 @@ tri_status tri_dataset_read(tri_dataset *dataset, const int64_t *indices, int64_
         if (indices[i] < (i > 0 ? indices[i - 1] + 1 : 0) || indices[i] >= dataset->info.count)
             return tri_fail(TRI_EINVAL, "want ascending samples below %" PRId64 ", got %" PRId64, dataset->info.count,
                             indices[i]);
-    if (dataset->stride <= 1)
+    if (dataset->kept != NULL) {
+        kept_copy(dataset, indices, count, samples, targets);
+        return TRI_OK;
+    }
+    if (dataset->stride <= 1 && dataset->chosen == NULL)
         return read_at(dataset, indices, count, samples, targets);
     int64_t *places = tri_alloc((size_t)(count > 0 ? count : 1) * sizeof(*places));
     if (places == NULL)
@@ -275,6 +479,7 @@ void tri_dataset_close(tri_dataset *dataset)
         return;
     tri_tokenizer_close(dataset->tokenizer);
     kept_drop(dataset);
+    tri_free(dataset->chosen);
     dataset->ops->close(dataset);
 }
 

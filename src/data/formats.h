@@ -9,6 +9,7 @@
 #define TRI_DATA_FORMATS_H
 
 #include "data/data.h"
+#include "data/parts.h"
 #include "data/stream.h"
 
 extern const tri_dataset_ops tri_dataset_idx, tri_dataset_cifar, tri_dataset_npy, tri_dataset_csv, tri_dataset_tokens,
@@ -21,9 +22,6 @@ extern const tri_dataset_ops tri_dataset_idx, tri_dataset_cifar, tri_dataset_npy
 /* start + names[i], or that + ".gz", the first that exists: tri_free() *path. TRI_ENOTFOUND names all that was tried.
  */
 tri_status tri_data_find(const char *const *starts, const char *const *names, char **path);
-/* Samples kept for the test out of `count`: the last floor(count * test_part). */
-int64_t tri_data_test_count(int64_t count, double test_part);
-
 /* Checks that a target of `dtype` can be what the configuration asks for, and fills target_dtype and classes; `found`
  * is one more than the greatest label, used when data.classes is 0. */
 tri_status tri_target_plan(tri_dataset_info *info, const tri_data_config *config, const char *origin, tri_dtype dtype,
@@ -39,13 +37,10 @@ int64_t tri_target_integer(tri_dtype dtype, const void *raw);
 /* product of dims * each, TRI_EFORMAT when it leaves 62 bits. */
 tri_status tri_data_nbytes(const char *origin, tri_shape shape, size_t each, uint64_t *nbytes);
 
-/* Take over both sources (also on failure). `split`: one pair of files holds training and test. */
+/* Take over both sources (also on failure). */
 tri_status tri_idx_parse(const tri_data_config *config, tri_source *images, tri_source *labels, tri_dataset **out);
-tri_status tri_npy_parse(const tri_data_config *config, bool test, bool split, tri_source *x, tri_source *y,
-                         tri_dataset **out);
-/* `split`: one file holds training and test, the last rows are the test's. `classes`: another file whose targets are
- * the classes (borrowed for the call), NULL: the same file. Takes over `source` (also on failure). */
-tri_status tri_csv_parse(const tri_data_config *config, bool test, bool split, tri_source *source,
-                         const tri_source *classes, tri_dataset **out);
+tri_status tri_npy_parse(const tri_data_config *config, tri_source *x, tri_source *y, tri_dataset **out);
+/* Takes over `source` (also on failure). All rows; with ops->learn they can be read. */
+tri_status tri_csv_parse(const tri_data_config *config, tri_source *source, tri_dataset **out);
 
 #endif

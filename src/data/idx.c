@@ -291,8 +291,9 @@ static tri_status find_classes(const tri_data_config *config, int64_t *found)
     return status;
 }
 
-static tri_status idx_open(const tri_data_config *config, bool test, tri_dataset **out)
+static tri_status idx_open(const tri_data_config *config, tri_data_part part, tri_dataset **out)
 {
+    const bool test = part == TRI_PART_TEST;
     int64_t found = 0;
     if (test && config->classes == 0)
         TRI_TRY(find_classes(config, &found));

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * npy.c: data sets in NumPy files: x_train, y_train, x_test, y_test (.npy), or x and y that are split by test_part.
+ * npy.c: data sets in NumPy files: x_train, y_train, x_test, y_test (.npy), or x and y for all of them.
  *
  * The first dimension counts samples. Integer targets are classes; floating ones are real targets.
  */
@@ -20,7 +20,6 @@ typedef struct npy_file {
 typedef struct npy_dataset {
     tri_dataset base;
     npy_file x, y;
-    int64_t first; /* sample of the file that is sample 0 */
 } npy_dataset;
 
 static tri_status check_file(npy_file *file)
@@ -90,7 +89,7 @@ static tri_status npy_read(tri_dataset *dataset, const int64_t *indices, int64_t
         status = open_rows(&y, &npy->y);
     int64_t x_at = 0, y_at = 0;
     for (int64_t i = 0; i < count && status == TRI_OK; i++) {
-        int64_t index = npy->first + indices[i];
+        int64_t index = indices[i];
         status = tri_stream_pick(&x, npy->x.row_nbytes, &x_at, index,
                                  (unsigned char *)samples + (size_t)i * npy->x.row_nbytes);
         if (status == TRI_OK)
@@ -113,16 +112,7 @@ static void npy_close(tri_dataset *dataset)
     tri_free(npy);
 }
 
-/* Which samples of the file are the set. `split`: one file holds both sets. */
-static void choose_rows(npy_dataset *npy, const tri_data_config *config, bool test, bool split)
-{
-    int64_t count = npy->x.head.shape.dim[0];
-    int64_t kept = split ? tri_data_test_count(count, config->test_part) : 0;
-    npy->first = split && test ? count - kept : 0;
-    npy->base.info.count = split && test ? kept : count - kept;
-}
-
-static tri_status plan(npy_dataset *npy, const tri_data_config *config, bool test, bool split, int64_t found)
+static tri_status plan(npy_dataset *npy, const tri_data_config *config, int64_t found)
 {
     TRI_TRY(check_file(&npy->x));
     TRI_TRY(check_file(&npy->y));
@@ -131,7 +121,7 @@ static tri_status plan(npy_dataset *npy, const tri_data_config *config, bool tes
     if (x->head.shape.dim[0] != y->head.shape.dim[0])
         return tri_fail(TRI_EFORMAT, "%s has %" PRId64 " samples, but %s has %" PRId64, x->source.origin,
                         x->head.shape.dim[0], y->source.origin, y->head.shape.dim[0]);
-    choose_rows(npy, config, test, split);
+    info->count = x->head.shape.dim[0];
     info->sample = row_shape(x->head.shape, false);
     info->dtype = x->head.dtype;
     info->target = row_shape(y->head.shape, true);
@@ -143,8 +133,7 @@ static tri_status plan(npy_dataset *npy, const tri_data_config *config, bool tes
     return tri_target_plan(info, &with_kind, y->source.origin, y->head.dtype, found);
 }
 
-static tri_status parse(const tri_data_config *config, bool test, bool split, int64_t found, tri_source *x,
-                        tri_source *y, tri_dataset **out)
+static tri_status parse(const tri_data_config *config, int64_t found, tri_source *x, tri_source *y, tri_dataset **out)
 {
     npy_dataset *npy = tri_alloc_zero(1, sizeof(*npy));
     if (npy == NULL) {
@@ -156,7 +145,7 @@ static tri_status parse(const tri_data_config *config, bool test, bool split, in
     npy->x.source = *x;
     npy->y.source = *y;
     *x = *y = (tri_source){0};
-    tri_status status = plan(npy, config, test, split, found);
+    tri_status status = plan(npy, config, found);
     if (status != TRI_OK) {
         npy_close(&npy->base);
         return status;
@@ -165,10 +154,9 @@ static tri_status parse(const tri_data_config *config, bool test, bool split, in
     return TRI_OK;
 }
 
-tri_status tri_npy_parse(const tri_data_config *config, bool test, bool split, tri_source *x, tri_source *y,
-                         tri_dataset **out)
+tri_status tri_npy_parse(const tri_data_config *config, tri_source *x, tri_source *y, tri_dataset **out)
 {
-    return parse(config, test, split, 0, x, y, out);
+    return parse(config, 0, x, y, out);
 }
 
 static tri_status find_file(const tri_data_config *config, const char *name, char **path)
@@ -218,27 +206,60 @@ static tri_status find_classes(const tri_data_config *config, int64_t *found)
     return status;
 }
 
-static tri_status npy_open(const tri_data_config *config, bool test, tri_dataset **out)
+/* Files of a part: x_train.npy and y_train.npy, or x.npy and y.npy, which have all samples. */
+static const char *const part_files[][2] = {[TRI_PART_TRAIN] = {"x_train.npy", "y_train.npy"},
+                                            [TRI_PART_TEST] = {"x_test.npy", "y_test.npy"},
+                                            [TRI_PART_VALIDATION] = {"x_val.npy", "y_val.npy"}};
+
+static bool is_whole(const tri_data_config *config)
 {
-    bool split = !has_file(config, "x_train.npy") && !has_file(config, "x_test.npy") && has_file(config, "x.npy");
+    return !has_file(config, "x_train.npy") && !has_file(config, "x_test.npy") && has_file(config, "x.npy");
+}
+
+static bool npy_has(const tri_data_config *config, tri_data_part part)
+{
+    return is_whole(config) ? part == TRI_PART_TRAIN
+                            : part != TRI_PART_VALIDATION || has_file(config, part_files[part][0]);
+}
+
+static tri_status npy_open(const tri_data_config *config, tri_data_part part, tri_dataset **out)
+{
+    const bool whole = is_whole(config);
     int64_t found = 0;
-    if (test && !split && config->classes == 0)
+    if (part != TRI_PART_TRAIN && config->classes == 0)
         TRI_TRY(find_classes(config, &found));
     tri_source x = {0}, y = {0};
-    TRI_TRY(open_source(config, split ? "x.npy" : test ? "x_test.npy" : "x_train.npy", &x));
-    tri_status status = open_source(config, split ? "y.npy" : test ? "y_test.npy" : "y_train.npy", &y);
+    TRI_TRY(open_source(config, whole ? "x.npy" : part_files[part][0], &x));
+    tri_status status = open_source(config, whole ? "y.npy" : part_files[part][1], &y);
     if (status != TRI_OK) {
         tri_source_fini(&x);
         return status;
     }
-    return parse(config, test, split, found, &x, &y, out);
+    return parse(config, found, &x, &y, out);
+}
+
+static tri_status npy_classes(tri_dataset *dataset, int32_t *classes)
+{
+    const npy_file *y = &tri_container_of(dataset, npy_dataset, base)->y;
+    tri_stream stream = {0};
+    tri_status status = open_rows(&stream, y);
+    for (int64_t i = 0, at = 0; i < y->head.shape.dim[0] && status == TRI_OK; i++) {
+        unsigned char raw[8];
+        status = tri_stream_pick(&stream, y->row_nbytes, &at, i, raw);
+        const int64_t label = status == TRI_OK ? tri_target_integer(y->head.dtype, raw) : 0;
+        classes[i] = label >= 0 && label < dataset->info.classes ? (int32_t)label : -1;
+    }
+    tri_stream_close(&stream);
+    return status;
 }
 
 const tri_dataset_ops tri_dataset_npy = {
     .name = "npy",
     .does = "NumPy files: x_train.npy, y_train.npy, x_test.npy, y_test.npy, or x.npy and y.npy",
     .can = npy_can,
+    .has = npy_has,
     .open = npy_open,
     .read = npy_read,
+    .classes = npy_classes,
     .close = npy_close,
 };

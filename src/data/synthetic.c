@@ -151,8 +151,9 @@ static tri_status plan(synthetic_dataset *synthetic, const tri_data_config *conf
     return TRI_OK;
 }
 
-static tri_status synthetic_open(const tri_data_config *config, bool test, tri_dataset **out)
+static tri_status synthetic_open(const tri_data_config *config, tri_data_part part, tri_dataset **out)
 {
+    const bool test = part == TRI_PART_TEST;
     synthetic_dataset *synthetic = tri_alloc_zero(1, sizeof(*synthetic));
     if (synthetic == NULL)
         return TRI_ENOMEM;

@@ -89,11 +89,6 @@ tri_status tri_data_nbytes(const char *origin, tri_shape shape, size_t each, uin
     return TRI_OK;
 }
 
-int64_t tri_data_test_count(int64_t count, double test_part)
-{
-    return (int64_t)((double)count * test_part);
-}
-
 /* A file of a folder whose name has other capital letters; NULL: none. */
 static tri_status find_in_capitals(const char *path, char **out)
 {

@@ -167,7 +167,7 @@ static tri_status plan(tokens_dataset *tokens, const tri_data_config *config, bo
     info->dtype = info->target_dtype = TRI_I32;
     info->classes = config->classes > 0 ? config->classes : found;
     if (split) {
-        const int64_t training = (int64_t)((double)tokens->count * (1 - config->test_part));
+        const int64_t training = (int64_t)((double)tokens->count * (1 - tri_tokens_test_fraction(config)));
         tokens->first = test ? training : 0;
         tokens->count = test ? tokens->count - training : training;
     }
@@ -254,8 +254,34 @@ static tri_status open_set(const tri_data_config *config, bool test, char *const
     return status;
 }
 
-static tri_status tokens_open(const tri_data_config *config, bool test, tri_dataset **out)
+/* Texts and files of tokens are cut at one place: neighbouring windows would tell the test. */
+static tri_status parts_check(const tri_data_config *config, tri_data_part part)
 {
+    double test, validation;
+    if (!tri_part_fraction(config->test, &test) || !tri_part_fraction(config->validation, &validation) ||
+        validation > 0)
+        return tri_fail(TRI_ECONFIG,
+                        "data.test, data.validation: tokens have one part besides training, shards of their own or the "
+                        "end of the text: want data.validation=0 and a fraction in data.test");
+    return part != TRI_PART_VALIDATION ? TRI_OK : tri_fail(TRI_ENOTFOUND, "tokens have no validation part");
+}
+
+double tri_tokens_test_fraction(const tri_data_config *config)
+{
+    double fraction;
+    return tri_part_fraction(config->test, &fraction) ? fraction : 0;
+}
+
+static bool tokens_has(const tri_data_config *config, tri_data_part part)
+{
+    (void)config;
+    return part != TRI_PART_VALIDATION;
+}
+
+static tri_status tokens_open(const tri_data_config *config, tri_data_part part, tri_dataset **out)
+{
+    const bool test = part == TRI_PART_TEST;
+    TRI_TRY(parts_check(config, part));
     char **training, **validation;
     size_t training_count, validation_count;
     if (tri_tokens_is_text(config->path)) {
@@ -280,6 +306,8 @@ const tri_dataset_ops tri_dataset_tokens = {
     .name = "tokens",
     .does = "windows of a text's tokens: shards of `trireme data prepare`, .bin of llm.c or nanoGPT, or a .txt",
     .can = tokens_can,
+    .has = tokens_has,
+    .splits = true,
     .open = tokens_open,
     .draw = tokens_draw,
     .close = tokens_close,

@@ -38,6 +38,8 @@ tri_status tri_tokens_open_text(const tri_data_config *config, bool validation, 
                                 tri_token_files *out);
 
 /* The data set over token files in memory, for the fuzzer; takes over the files (also on failure). */
+/* Of data.test. */
+double tri_tokens_test_fraction(const tri_data_config *config);
 tri_status tri_tokens_parse(const tri_data_config *config, bool test, bool split, tri_token_files *files,
                             tri_dataset **out);
 

@@ -62,7 +62,7 @@ static tri_status encode_text(const tri_data_config *config, const tri_source *s
                               const tri_tokenizer *tokenizer, tri_token_files *out)
 {
     const char *text = (const char *)source->bytes;
-    const size_t split = tri_tokens_split(tokenizer, text, source->nbytes, config->test_part);
+    const size_t split = tri_tokens_split(tokenizer, text, source->nbytes, tri_tokens_test_fraction(config));
     packed_tokens packed = {.each = tri_tokenizer_count(tokenizer) <= 65536 ? 2 : 4};
     tri_status status =
         encode_part(tokenizer, text, validation ? split : 0, validation ? source->nbytes : split, &packed);

@@ -92,7 +92,8 @@ int64_t tri_model_sync_channels(const tri_model *model);
 tri_status tri_model_check(const tri_model *model);
 
 /* Ready models and the `layers:` list. `config` is the YAML node of `model:` (may hold name, layers, and the fields of
- * that model, such as hidden: [512, 256]); sample and classes come from the data set. Unknown names and fields are
+ * that model, such as hidden: [512, 256]); sample and classes come from the data set (classes 0: a real target, -n: n
+ * real targets). Unknown names and fields are
  * TRI_ECONFIG with the nearest name. */
 tri_status tri_model_build(const tri_yaml *config, tri_shape sample, int64_t classes, tri_model **out);
 /* The same model cut into parts, or this rank's share of it. Models that cannot be cut so are refused with the

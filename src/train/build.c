@@ -11,6 +11,7 @@
 #include "base/fs.h"
 #include "base/log.h"
 #include "base/rng.h"
+#include "data/tables/table.h"
 #include "parallel/compress.h"
 #include "text/tokenizer.h"
 #include "train/isa.h"
@@ -114,9 +115,9 @@ tri_sync_setup tri_job_sync_setup(const tri_job *job)
                             .threads = job->threads};
 }
 
-tri_status tri_job_open_data(const tri_job *job, bool test, tri_dataset **dataset)
+tri_status tri_job_open_data(const tri_job *job, tri_data_part part, tri_dataset **dataset)
 {
-    TRI_TRY(tri_dataset_open(&job->config.data, test, dataset));
+    TRI_TRY(tri_dataset_open(&job->config.data, part, dataset));
     tri_status status = tri_dataset_rename(*dataset, &job->names);
     if (status == TRI_OK)
         return TRI_OK;
@@ -171,11 +172,17 @@ tri_status tri_job_open_train_data(tri_job *job, const tri_job_setup *setup, tri
     tri_dataset_info resumed = {0};
     if (setup && setup->resume)
         TRI_TRY(names_find(job, setup, &resumed));
-    TRI_TRY_IN(tri_job_open_data(job, false, dataset), "while opening the training data");
+    if (resumed.classes > 0 || resumed.table)
+        tri_job_info_take(job, &resumed);
+    TRI_TRY_IN(tri_job_open_data(job, TRI_PART_TRAIN, dataset), "while opening the training data");
     tri_dataset_info *info = &(*dataset)->info;
     if (resumed.deviation[0] > 0) { /* other data are normalized as those of the run */
         memcpy(info->mean, resumed.mean, sizeof(info->mean));
         memcpy(info->deviation, resumed.deviation, sizeof(info->deviation));
+    }
+    if (!job->table && (*dataset)->table) {
+        tri_table_hold((*dataset)->table);
+        tri_job_table_set(job, (*dataset)->table);
     }
     tri_status status = tri_dataset_measure(*dataset, &job->config.data);
     if (status == TRI_OK && !job->names.texts)

@@ -200,7 +200,8 @@ static tri_status with_model(tri_job *job, const tri_model *given,
         return tri_fail(TRI_ECONFIG, "parallel.tensor_parts: a model that a program built cannot be cut into parts");
     if (given)
         return build(job, given);
-    TRI_TRY_IN(tri_model_build_split(job->config.model, split, job->info.sample, job->info.classes, &built),
+    const int64_t outputs = job->info.classes > 0 ? job->info.classes : -tri_shape_count(job->info.target);
+    TRI_TRY_IN(tri_model_build_split(job->config.model, split, job->info.sample, outputs, &built),
                "while building the model");
     tri_status status = build(job, built);
     tri_model_destroy(built);

@@ -9,6 +9,7 @@
 
 #include "base/fs.h"
 #include "base/log.h"
+#include "data/tables/table.h"
 #include "train/job.h"
 
 #define DIM_LIMIT    (INT64_C(1) << 40)
@@ -121,6 +122,8 @@ static tri_status info_print(const tri_dataset_info *info, const tri_class_names
     TRI_TRY(figures_print("deviation", info->deviation, info->deviation, out));
     if (info->decoders)
         TRI_TRY(tri_string_appendf(out, "decoders: %s\n", info->decoders));
+    if (info->table)
+        TRI_TRY(tri_table_print(info->table, out));
     return names->texts ? names_print(names, out) : TRI_OK;
 }
 
@@ -195,6 +198,44 @@ static tri_status info_read(const tri_yaml *root, tri_dataset_info *info)
     return figures_read(root, "deviation", 0, info->deviation);
 }
 
+static tri_status table_read(const tri_yaml *root, tri_dataset_info *info)
+{
+    const tri_yaml *node = tri_yaml_find(root, "table");
+    tri_table *table = NULL;
+    if (!node)
+        return TRI_OK;
+    TRI_TRY(tri_table_parse(node, &table));
+    info->table = table;
+    if (tri_shape_count(info->sample) == table->width && tri_shape_count(info->target) == table->targets &&
+        info->classes >= table->classes)
+        return TRI_OK;
+    tri_status status =
+        tri_fail(TRI_EFORMAT, "table: its columns make %lld numbers and %lld targets, not those of sample and target",
+                 (long long)table->width, (long long)table->targets);
+    tri_table_release(table);
+    info->table = NULL;
+    return status;
+}
+
+uint64_t tri_job_classes_hash(const tri_job *job)
+{
+    return tri_class_names_hash(&job->names) ^ (job->table ? tri_table_hash(job->table) : 0);
+}
+
+void tri_job_table_set(tri_job *job, const struct tri_table *table)
+{
+    job->table = (tri_table *)(uintptr_t)table;
+    job->config.data.table = job->table;
+}
+
+void tri_job_info_take(tri_job *job, const tri_dataset_info *info)
+{
+    if (info->table)
+        tri_job_table_set(job, info->table);
+    else if (info->dtype == TRI_F32 && !(info->deviation[0] > 0))
+        strcpy(job->config.data.normalize, "none");
+}
+
 tri_status tri_dataset_info_parse(const char *text, size_t nbytes, const char *path, tri_dataset_info *info,
                                   tri_arena *names_arena, tri_class_names *names)
 {
@@ -205,6 +246,8 @@ tri_status tri_dataset_info_parse(const char *text, size_t nbytes, const char *p
         status = info_read(root, info);
     if (status == TRI_OK)
         status = names_read(root, names_arena, names);
+    if (status == TRI_OK)
+        status = table_read(root, info);
     tri_arena_fini(&arena);
     if (status == TRI_ECONFIG) /* nobody's configuration: the file of a run */
         status = tri_fail_copy(TRI_EFORMAT, tri_last_error());

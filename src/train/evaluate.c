@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * evaluate.c: loss and accuracy on the test set, every rank its own shards.
+ * evaluate.c: loss and accuracy on the validation or test set, every rank its own shards.
  *
  * Each shard's sums are added up over the steps in order and only then over shards, in f64: the figures do not depend
  * on the number of ranks either.
@@ -113,14 +113,15 @@ tri_status tri_job_evaluate_and_tell(tri_job *job)
         return TRI_OK;
     if (job->metrics)
         TRI_TRY(tri_metrics_write_test(job->metrics, job->step - 1, test->loss, test->accuracy, test->perplexity));
+    const char *const part = tri_data_part_name(test->part);
     char accuracy[48] = "", perplexity[48] = "";
     if (!isnan(test->accuracy)) /* of classes alone */
-        snprintf(accuracy, sizeof(accuracy), "  test accuracy %.4f", test->accuracy);
+        snprintf(accuracy, sizeof(accuracy), "  %s accuracy %.4f", part, test->accuracy);
     if (!isnan(test->perplexity))
-        snprintf(perplexity, sizeof(perplexity), "  test perplexity %.4g", test->perplexity);
+        snprintf(perplexity, sizeof(perplexity), "  %s perplexity %.4g", part, test->perplexity);
     if (job->console && job->trained_s > 0) /* a run that was over is told by its end */
-        tri_console_line(job->console, "epoch %.4g  step %lld  loss %.4f  test loss %.4f%s%s  %.0f samples/s",
-                         job->record.epoch, (long long)job->step, job->record.known_loss, test->loss, accuracy,
+        tri_console_line(job->console, "epoch %.4g  step %lld  loss %.4f  %s loss %.4f%s%s  %.0f samples/s",
+                         job->record.epoch, (long long)job->step, job->record.known_loss, part, test->loss, accuracy,
                          perplexity, job->trained_samples / job->trained_s);
     return tri_job_best_offer(job);
 }

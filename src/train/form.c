@@ -152,27 +152,34 @@ static tri_status open_evaluated(tri_job *job, tri_dataset *dataset)
     return job->test.sums ? tri_loader_open(dataset, &job->config.data, &setup, &job->test.loader) : TRI_ENOMEM;
 }
 
-tri_status tri_job_open_evaluation(tri_job *job, bool test)
+tri_data_part tri_job_evaluated_part(const tri_job *job)
+{
+    return tri_dataset_has(&job->config.data, TRI_PART_VALIDATION) ? TRI_PART_VALIDATION : TRI_PART_TEST;
+}
+
+tri_status tri_job_open_evaluation(tri_job *job, tri_data_part part)
 {
     tri_dataset *dataset = NULL;
-    TRI_TRY(tri_job_open_data(job, test, &dataset));
+    job->test.part = part;
+    TRI_TRY(tri_job_open_data(job, part, &dataset));
     tri_status status = open_evaluated(job, dataset);
     tri_dataset_close(dataset);
     return status;
 }
 
-static tri_status open_test_data(tri_job *job)
+static tri_status open_test_data(tri_job *job, tri_dataset *training)
 {
     tri_dataset *dataset = job->elastic.test;
     if (tri_job_follows(job))
         return TRI_OK;
+    job->test.part = tri_job_evaluated_part(job);
     if (dataset)
         tri_dataset_hold(dataset);
-    tri_status status = dataset ? TRI_OK : tri_job_open_data(job, true, &dataset);
+    tri_status status = dataset ? TRI_OK : tri_job_open_data(job, job->test.part, &dataset);
     if (status == TRI_ENOTFOUND) {
         if (job->rank == 0)
-            tri_log(TRI_LOG_WARN, "there is no test set: %s", tri_last_error());
-        return TRI_OK;
+            tri_log(TRI_LOG_WARN, "there is no %s set: %s", tri_data_part_name(job->test.part), tri_last_error());
+        return tri_job_data_tell(job, training, NULL);
     }
     if (status == TRI_OK && job->elastic.on && !job->elastic.test) {
         tri_dataset_keep(dataset, TRI_JOB_KEPT_NBYTES);
@@ -180,9 +187,11 @@ static tri_status open_test_data(tri_job *job)
         job->elastic.test = dataset;
     }
     if (status == TRI_OK)
+        status = tri_job_data_tell(job, training, dataset);
+    if (status == TRI_OK)
         status = open_evaluated(job, dataset);
     tri_dataset_close(dataset);
-    TRI_TRY_IN(status, "while opening the test data");
+    TRI_TRY_IN(status, "while opening the %s data", tri_data_part_name(job->test.part));
     return TRI_OK;
 }
 
@@ -220,7 +229,7 @@ static tri_status open_loader(tri_job *job, tri_dataset *dataset)
 enum { EQUAL_CONFIG, EQUAL_KERNELS, EQUAL_CLASSES, EQUAL_WEIGHTS, EQUAL_COUNT };
 static const char *const equal_names[] = {[EQUAL_CONFIG] = "configuration",
                                           [EQUAL_KERNELS] = "instruction set or oneDNN",
-                                          [EQUAL_CLASSES] = "numbering of classes",
+                                          [EQUAL_CLASSES] = "numbering of classes or columns of its table",
                                           [EQUAL_WEIGHTS] = "model or weights"};
 
 /* The first rank that must have what `rank` has. */
@@ -266,7 +275,7 @@ tri_status tri_job_check_equal(tri_job *job)
     const char *kernels = tri_kernel_arithmetic();
     int64_t mine[EQUAL_COUNT] = {[EQUAL_CONFIG] = (int64_t)job->config_hash,
                                  [EQUAL_KERNELS] = (int64_t)tri_rng_stream(kernels, 0, 0),
-                                 [EQUAL_CLASSES] = (int64_t)tri_class_names_hash(&job->names),
+                                 [EQUAL_CLASSES] = (int64_t)tri_job_classes_hash(job),
                                  [EQUAL_WEIGHTS] = job->elastic.hashed ? job->elastic.hash
                                                                        : (int64_t)tri_params_hash_here(job->params)};
     int64_t *all = tri_alloc((size_t)job->world * sizeof(mine));
@@ -433,26 +442,12 @@ static tri_status save_tokenizer(const tri_job *job, const tri_dataset *dataset)
     return dataset->tokenizer && !taken ? tri_tokenizer_save(dataset->tokenizer, path) : TRI_OK;
 }
 
-/* Once in a run: what was found. */
-static tri_status describe(const tri_job *job, const tri_dataset *dataset)
-{
-    tri_string text = {0};
-    if (job->rank != 0 || job->elastic.number > 1 || !dataset->ops->describe)
-        return TRI_OK;
-    tri_status status = dataset->ops->describe(dataset, &text);
-    if (status == TRI_OK)
-        tri_log(TRI_LOG_INFO, "data: %s", text.text);
-    tri_string_fini(&text);
-    return status;
-}
-
 tri_status tri_job_form_run(tri_job *job, tri_dataset *dataset)
 {
     TRI_TRY(tri_job_ids_meet(job));
-    TRI_TRY(describe(job, dataset));
     TRI_TRY(open_loader(job, dataset));
     TRI_TRY(save_tokenizer(job, dataset));
-    TRI_TRY(open_test_data(job));
+    TRI_TRY(open_test_data(job, dataset));
     TRI_TRY(open_run_folder(job));
     TRI_TRY(tri_features_form(job));
     tri_pretrained_close(job->source);

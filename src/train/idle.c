@@ -46,9 +46,13 @@ static const idle_row rows[] = {
     {"spike_factor spike_window", "train.on_spike", "off", true},
     {"sample_prompt sample_tokens", "train.sample_every", "0", true},
     {"histogram_every image_every notes", "monitor.tensorboard", "false", true},
-    {"test_part", FORMAT, "npy|csv|tokens|images", false},
+    {"split split_seed", FORMAT, "tokens", true},
     {"image_size image_resize image_filter image_color broken cache_mib threads", FORMAT, "images", false},
-    {"target_column", FORMAT, "csv", false},
+    {"target columns ignore real_columns date_columns text_columns date_format header separator decimal encoding "
+     "missing "
+     "missing_texts max_categories",
+     FORMAT, "csv", false},
+    {"missing_value", "data.missing", "constant", false},
     {"context windows tokenizer", FORMAT, "tokens", false},
     {"synthetic_count synthetic_width synthetic_tokens synthetic_keys", FORMAT, "synthetic", false},
 };

@@ -25,9 +25,11 @@
 #include "train/inventory.h"
 #include "train/stock.h"
 
-/* The test set, evaluated in the same shards as training. */
+/* The part of the data that a run looks at besides training: that for validation, or, where there is none, the test
+ * part. Evaluated in the same shards as training. */
 typedef struct tri_job_test {
-    tri_loader *loader; /* NULL: there is no test set */
+    tri_data_part part;
+    tri_loader *loader; /* NULL: there is no such part */
     tri_sampler sampler;
     int64_t first_shard, shard_count; /* that this rank evaluates */
     double *sums;                     /* [shards][TRI_LOSS_COLUMNS]: this rank's shards filled, the others zero */
@@ -270,7 +272,8 @@ struct tri_job {
     tri_data_identity data; /* of the training set: on rank 0, and whoever may become it; */
     tri_class_names names;  /* and what its classes are called; in: */
     tri_arena names_arena;
-    bool forward_only; /* a trained model is looked at: the graph has no way down */
+    struct tri_table *table; /* held: what the columns of its data mean; NULL: they are no table */
+    bool forward_only;       /* a trained model is looked at: the graph has no way down */
 
     tri_shape unordered;       /* image that the model flattens in no stated order; ndim 0: there is none */
     tri_pretrained *source;    /* rank 0, while the job is built: what model.from names; else NULL */
@@ -366,7 +369,12 @@ tri_status tri_job_build(tri_job *job, const tri_job_setup *setup);
 /* Reads and checks the configuration; which shards are this rank's. */
 tri_status tri_job_configure(tri_job *job, const tri_job_setup *setup);
 /* The loader of what tri_job_evaluate() goes through: the test data, or the training data without augmentation. */
-tri_status tri_job_open_evaluation(tri_job *job, bool test);
+tri_status tri_job_open_evaluation(tri_job *job, tri_data_part part);
+/* The part that a run is evaluated on while it goes on. */
+tri_data_part tri_job_evaluated_part(const tri_job *job);
+/* data_summary.c: what the data are, once in a run, on rank 0: samples, classes, and which of these a part lacks.
+ * evaluated NULL: there is no such part. */
+tri_status tri_job_data_tell(const tri_job *job, tri_dataset *training, tri_dataset *evaluated);
 /* Its parts that need no other rank; config, rank and world of the job are set. */
 int tri_job_threads(const tri_config *config, int local_count);
 void tri_job_split_shards(tri_job *job);
@@ -378,7 +386,7 @@ tri_status tri_job_waves_open(tri_job *job);
 void tri_job_waves_close(tri_job *job);
 void tri_job_waves_step(tri_job *job);
 /* build.c: data whose classes are numbered as the job's are. */
-tri_status tri_job_open_data(const tri_job *job, bool test, tri_dataset **dataset);
+tri_status tri_job_open_data(const tri_job *job, tri_data_part part, tri_dataset **dataset);
 /* Also finds the number of steps, and the job's names of classes: those of the run that it goes on with, else those of
  * the data. setup NULL: it goes on with none. Collective over the job's comm, if it has one. */
 tri_status tri_job_open_train_data(tri_job *job, const tri_job_setup *setup, tri_dataset **dataset);
@@ -649,7 +657,7 @@ void tri_job_show_batch(tri_job *job, const tri_batch *batch);
  */
 tri_status tri_job_best_offer(tri_job *job);
 /* dataset_info.c: dataset.yaml of a run folder: what the samples were, and what their classes are called, so that a
- * trained model can be used where they are not. Names are in the arena. */
+ * trained model can be used where they are not. Names are in the arena, info->table is held for the caller. */
 tri_status tri_dataset_info_save(const tri_dataset_info *info, const tri_class_names *names, const char *path);
 tri_status tri_dataset_info_load(const char *path, tri_dataset_info *info, tri_arena *names_arena,
                                  tri_class_names *names);
@@ -659,6 +667,13 @@ tri_status tri_dataset_info_parse(const char *text, size_t nbytes, const char *p
                                   tri_arena *names_arena, tri_class_names *names);
 /* 0: there are none. */
 uint64_t tri_class_names_hash(const tri_class_names *names);
+/* Of the classes' names and the columns of a table. */
+uint64_t tri_job_classes_hash(const tri_job *job);
+/* Takes over a hold of the table: data that are opened later have its columns. */
+void tri_job_table_set(tri_job *job, const struct tri_table *table);
+/* The same of what dataset.yaml says; without a table, numbers are read as they stand, as they were before there were
+ * tables. */
+void tri_job_info_take(tri_job *job, const tri_dataset_info *info);
 /* arrays.c: who holds what; collective, once all objects are there. */
 tri_status tri_job_inventories_open(tri_job *job);
 void tri_job_inventories_close(tri_job *job);

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "data/tables/table.h"
 #include "train/features.h"
 #include "train/job.h"
 #include "train/verify.h"
@@ -99,6 +100,7 @@ tri_status tri_job_step(tri_job *job, bool *done)
 
 tri_status tri_job_print_result(tri_job *job)
 {
+    const char *const part = tri_data_part_name(job->test.part);
     tri_job_result result;
     TRI_TRY(tri_job_stages_print(job));
     TRI_TRY(tri_job_result_read(job, &result));
@@ -106,11 +108,11 @@ tri_status tri_job_print_result(tri_job *job)
         return TRI_OK;
     job->result_told = true;
     if (!isnan(result.test_accuracy))
-        tri_console_line(job->console, "test accuracy %.4f", result.test_accuracy);
+        tri_console_line(job->console, "%s accuracy %.4f", part, result.test_accuracy);
     else if (!isnan(result.test_loss))
-        tri_console_line(job->console, "validation loss %.4f", result.test_loss);
+        tri_console_line(job->console, "%s loss %.4f", part, result.test_loss);
     if (!isnan(job->test.perplexity))
-        tri_console_line(job->console, "test perplexity %.4g", job->test.perplexity);
+        tri_console_line(job->console, "%s perplexity %.4g", part, job->test.perplexity);
     if (result.samples_per_s > 0)
         tri_console_line(job->console, "samples/s %.1f", result.samples_per_s);
     if (result.samples_per_s > 0 && job->figures.tokens > 0)
@@ -190,6 +192,7 @@ void tri_job_close(tri_job *job)
     tri_free(job->run_folder);
     tri_free(job->seen_folder);
     tri_arena_fini(&job->names_arena);
+    tri_table_release(job->table);
     tri_config_fini(&job->config);
     tri_comm_leave(job->own_comm);
     tri_free(job);

@@ -161,6 +161,25 @@ void tri_predictor_put_stored(tri_predictor *predictor, int64_t row, const void 
     take_stored(predictor, row, stored);
 }
 
+const tri_table *tri_predictor_table(const tri_predictor *predictor)
+{
+    return predictor->job->table;
+}
+
+tri_status tri_predictor_put_fields(tri_predictor *predictor, int64_t row, const char *const *fields, char decimal,
+                                    const tri_table_place *place)
+{
+    const tri_table *table = predictor->job->table;
+    float *sample = (float *)(void *)(predictor->stored + (size_t)row * predictor->stored_nbytes);
+    for (size_t i = 0; i < table->count; i++) {
+        const tri_column *column = &table->columns[i];
+        if (!column->target && column->width > 0)
+            TRI_TRY(tri_column_encode(table, column, place, fields[i], decimal, sample + column->first));
+    }
+    take_stored(predictor, row, sample);
+    return TRI_OK;
+}
+
 tri_status tri_predictor_fit(const tri_predictor *predictor, tri_image_fit *fit)
 {
     const tri_dataset_info *info = &predictor->job->info;
@@ -254,6 +273,8 @@ static void answers_fill(tri_predictor *predictor, const float *logits, int64_t 
             softmax(logits + r * count, count, answer);
         for (int64_t i = 0; predictor->job->info.classes == 0 && i < count; i++)
             answer[i] = (double)logits[r * count + i];
+        if (predictor->job->table && predictor->job->info.classes == 0)
+            tri_table_targets_restore(predictor->job->table, answer);
     }
 }
 

@@ -82,7 +82,7 @@ void tri_job_servers_plan(tri_job *job)
 {
     job->servers.steps = job->config.train.epochs * job->steps_per_epoch;
     job->servers.last_step = job->steps;
-    job->servers.job = job->config_hash ^ tri_class_names_hash(&job->names);
+    job->servers.job = job->config_hash ^ tri_job_classes_hash(job);
 }
 
 tri_status tri_job_servers_start(tri_job *job)

@@ -53,9 +53,9 @@ static tri_status target_print(const tri_job *job, tri_string *out)
 static tri_status classes_print(const tri_job *job, tri_string *out)
 {
     TRI_TRY(tri_string_appendf(out, "%lld", (long long)job->elastic.data->info.classes));
-    return job->names.count == 0
+    return job->names.count == 0 && !job->table
                ? TRI_OK
-               : tri_string_appendf(out, " with names %016llx", (unsigned long long)tri_class_names_hash(&job->names));
+               : tri_string_appendf(out, " with names %016llx", (unsigned long long)tri_job_classes_hash(job));
 }
 
 static tri_status content_print(const tri_job *job, tri_string *out)

@@ -4,6 +4,7 @@
  * a job of them that only looks.
  */
 #include "train/trained.h"
+#include "data/tables/table.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -81,10 +82,17 @@ tri_status tri_trained_find(const char *path, const char *config, tri_trained *o
 static tri_status info_find(tri_job *job, const tri_trained *trained, tri_dataset_info *info)
 {
     tri_dataset *dataset = NULL;
-    if (trained->info[0])
-        return tri_dataset_info_load(trained->info, info, &job->names_arena, &job->names);
+    if (trained->info[0]) {
+        TRI_TRY(tri_dataset_info_load(trained->info, info, &job->names_arena, &job->names));
+        tri_job_info_take(job, info);
+        return TRI_OK;
+    }
     TRI_TRY_IN(tri_dataset_open(&job->config.data, false, &dataset), "while looking for the shape of the samples");
     *info = dataset->info;
+    if (dataset->table) {
+        tri_table_hold(dataset->table);
+        tri_job_table_set(job, dataset->table);
+    }
     tri_status status = tri_class_names_copy(&job->names_arena, &dataset->names, &job->names);
     tri_dataset_close(dataset);
     return status;

@@ -9,6 +9,7 @@
 #define TRI_TRAIN_TRAINED_H
 
 #include "data/images/image.h"
+#include "data/tables/table.h"
 #include "tensor/reduce.h"
 #include "train/job.h"
 
@@ -42,6 +43,11 @@ void tri_predictor_close(tri_predictor *predictor);
 tri_status tri_predictor_put(tri_predictor *predictor, int64_t row, const double *numbers, int64_t count);
 /* The same of a sample as it is stored. */
 void tri_predictor_put_stored(tri_predictor *predictor, int64_t row, const void *stored);
+/* What the columns of the samples mean; NULL: they are no rows of a table. */
+const struct tri_table *tri_predictor_table(const tri_predictor *predictor);
+/* The same of a row of a table: a text for each column of it, where it stands, and the decimal mark. */
+tri_status tri_predictor_put_fields(tri_predictor *predictor, int64_t row, const char *const *fields, char decimal,
+                                    const struct tri_table_place *place);
 /* How an image file becomes a sample of the model. TRI_ECONFIG: its samples are no images. */
 tri_status tri_predictor_fit(const tri_predictor *predictor, tri_image_fit *fit);
 tri_status tri_predictor_put_index(tri_predictor *predictor, int64_t row, int64_t index);

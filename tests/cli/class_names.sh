@@ -4,7 +4,7 @@ make 'ant|bee|cat, big' 96 >all.csv
 make 'cat, big|bee' 32 >some.csv
 make 'bee|dog' 32 >other.csv
 sed 's/"ant"/0/; s/"bee"/1/; s/"cat, big"/2/' all.csv >numbers.csv
-printf 'model: {name: mlp, hidden: [16]}\ndata: {path: all.csv, test_part: 0.25}\ntrain: {batch: 24, epochs: 30, shards: 2}\noptim: {lr: 0.1}\n' >c.yaml
+printf 'model: {name: mlp, hidden: [16]}\ndata: {path: all.csv, test: 0.25}\ntrain: {batch: 24, epochs: 30, shards: 2}\noptim: {lr: 0.1}\n' >c.yaml
 trireme train c.yaml --out run 2>&1 | grep accuracy | tail -1
 grep class_names run/dataset.yaml
 trireme eval run data.path=some.csv | grep accuracy

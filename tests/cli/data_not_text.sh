@@ -15,7 +15,7 @@ trireme train c.yaml data.path=chats.jsonl data.as_text=true --out run2 2>&1 | g
 echo "--- endings in capitals, UTF-16 elsewhere, weights that are no safetensors"
 printf '0,1,2\n1,0,1\n0,0,2\n1,1,0\n0,1,1\n1,0,0\n0,0,2\n1,1,1\n0,1,0\n' >X.CSV
 cp prose.txt PROSE.TXT; mkdir folder; cp X.CSV folder/TRAIN.CSV; cp X.CSV folder/Test.csv
-printf 'data: {test_part: 0.3}\nmodel: {name: mlp, hidden: [4]}\ntrain: {batch: 2, shards: 2, epochs: 1, threads: 1}\n' >m.yaml
+printf 'data: {test: 0.3}\nmodel: {name: mlp, hidden: [4]}\ntrain: {batch: 2, shards: 2, epochs: 1, threads: 1}\n' >m.yaml
 trireme train m.yaml data.path=X.CSV --out csv 2>&1 | grep -c weights:
 trireme train m.yaml data.path=folder --out csv2 2>&1 | grep -c weights:
 trireme train c.yaml data.format=auto data.path=PROSE.TXT --out txt 2>&1 | grep -c weights:

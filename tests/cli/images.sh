@@ -25,7 +25,7 @@ echo "inspected"
 trireme data inspect pets | sed 's/ [0-9]\.[0-9][0-9.]*/ V/g'
 head -c 300 "$F/photo.png" >pets/bee/cut.png
 echo text >pets/bee/notes.txt
-trireme data inspect pets data.image_size=8 data.test_part=0 --json | sed 's/"mean".*//'
+trireme data inspect pets data.image_size=8 data.test=0 --json | sed 's/"mean".*//'
 trireme data inspect pets data.image_size=8 data.broken=skip data.normalize=none --threads 3 | tail -2
 trireme data inspect pets image_size=8
 trireme data inspect

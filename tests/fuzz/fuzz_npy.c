@@ -16,7 +16,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t nbytes)
         return 0;
     tri_options_defaults(&tri_data_options, &config);
     fuzz_sources(bytes, nbytes, &x, &y);
-    if (tri_npy_parse(&config, false, bytes[0] & 1, &x, &y, &dataset) == TRI_OK) {
+    if (tri_npy_parse(&config, &x, &y, &dataset) == TRI_OK) {
         tri_fuzz_accepted++;
         fuzz_read(dataset);
     }

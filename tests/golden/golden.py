@@ -6,7 +6,7 @@ usage: golden.py TRIREME [--accept] [NAME ...]
 --accept writes the hash of one process of each block (and of each line with hashes of its own) into cases.txt: a change
 of bits shows in the difference of that file, and CHANGELOG.md has to name it. NAME: only the blocks of these names.
 
-Blocks run side by side, one for each processor. Two words of the table run more than one command:
+Blocks run side by side, one for each processor. GOLDEN in the table is this folder. Two words run more than one command:
   resume STEP FLAGS : FLAGS   the first flags up to STEP, then --resume with the others
   killed COUNT FLAGS          up to COUNT workers are killed, each when the run has made more steps than at the last kill
 """
@@ -45,7 +45,7 @@ class Block:
 def read_table():
     blocks = []
     for number, line in enumerate(TABLE.read_text().splitlines()):
-        words = shlex.split(line, comments=line.startswith("#"))
+        words = shlex.split(line.replace("GOLDEN", str(TABLE.parent)), comments=line.startswith("#"))
         if not words or line.startswith("#"):
             continue
         if not line.startswith(" "):

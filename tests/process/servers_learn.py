@@ -17,7 +17,7 @@ from launched import TRIREME
 
 GPT = """
 model: {name: gpt2, n_layer: 2, n_head: 2, n_embd: 32, resid_pdrop: 0.1}
-data: {path: words.txt, format: tokens, tokenizer: char, context: 32, windows: random, test_part: 0.1}
+data: {path: words.txt, format: tokens, tokenizer: char, context: 32, windows: random, test: 0.1}
 train: {batch: 16, shards: 4, epochs: 100, steps: 160, eval_every: 0, eval_every_steps: 0, seed: 3}
 optim: {name: adamw, lr: 0.01, clip_norm: 1}
 ps: {block_kib: 16}

@@ -15,9 +15,10 @@
 
 #define DEPTH_LIMIT 16
 
-static const char *const train_names[] = {"train", "training", NULL};
+static const char *const part_names[][5] = {[TRI_PART_TRAIN] = {"train", "training", NULL},
+                                            [TRI_PART_TEST] = {"test", "testing", NULL},
+                                            [TRI_PART_VALIDATION] = {"val", "valid", "validation", "dev", NULL}};
 /* The part that training evaluates and chooses by comes first. */
-static const char *const test_names[] = {"val", "valid", "validation", "dev", "test", "testing", NULL};
 
 typedef struct name_list {
     char **items;
@@ -186,63 +187,106 @@ static int compare_files(const void *a, const void *b)
     return strcmp(left->path, right->path);
 }
 
-/* Of each class the files that come first are the test's. Files are sorted. */
-static tri_status split(tri_image_folder *folder, double test_part, bool test)
+/* Leaves the files of a part. Files are sorted. */
+static tri_status split(tri_image_folder *folder, const tri_parts *parts, tri_data_part part)
 {
-    const size_t classes = folder->classes.count;
-    int64_t *left = tri_alloc_zero(classes, sizeof(*left));
-    if (left == NULL)
-        return TRI_ENOMEM;
+    const int64_t count = (int64_t)folder->files.count;
+    int32_t *classes = tri_alloc_zero((size_t)count + 1, sizeof(*classes));
+    uint64_t *keys = tri_alloc_zero((size_t)count + 1, sizeof(*keys));
+    int64_t *chosen = NULL, chosen_count = 0;
     tri_image_file *files = folder->files.items;
-    for (size_t i = 0; i < folder->files.count; i++)
-        left[files[i].class]++;
-    for (size_t c = 0; c < classes; c++) {
-        const int64_t count = left[c], share = (int64_t)floor((double)count * test_part + 0.5);
-        left[c] = share == 0 && count > 1 && test_part > 0 ? 1 : share;
+    for (int64_t i = 0; i < count && classes != NULL && keys != NULL; i++) {
+        classes[i] = (int32_t)files[i].class;
+        keys[i] = files[i].hash;
     }
-    size_t kept = 0;
-    for (size_t i = 0; i < folder->files.count; i++) {
-        const bool is_test = left[files[i].class] > 0;
-        left[files[i].class] -= is_test;
-        if (is_test == test)
-            files[kept++] = files[i];
-    }
-    folder->files.count = kept;
-    tri_free(left);
-    return TRI_OK;
-}
-
-static tri_status open_part(const tri_data_config *config, bool test, tri_image_folder *folder)
-{
-    const char *train_part, *test_part;
-    char *train = NULL, *other = NULL;
-    TRI_TRY(part_find(config->path, train_names, &train_part, &train));
-    tri_status status = part_find(config->path, test_names, &test_part, &other);
-    /* Folders named test and so on are classes, unless there is one for training beside them. */
-    const bool parted = train != NULL && other != NULL;
-    folder->part = parted ? test ? test_part : train_part : train_part;
-    folder->root = tri_strdup(parted && test ? other : train != NULL ? train : config->path);
-    if (status == TRI_OK && folder->root == NULL)
-        status = TRI_ENOMEM;
+    tri_status status = classes != NULL && keys != NULL
+                            ? tri_parts_choose(parts, part, count, classes, keys, &chosen, &chosen_count)
+                            : TRI_ENOMEM;
+    for (int64_t i = 0; i < chosen_count && status == TRI_OK; i++)
+        files[i] = files[chosen[i]];
     if (status == TRI_OK)
-        status = classes_list(folder, train != NULL ? train : config->path);
-    for (size_t c = 0; c < folder->classes.count && status == TRI_OK; c++)
-        status = class_list(folder, c, parted && test);
-    if (status == TRI_OK && parted && test)
-        status = strangers_check(folder);
-    if (status == TRI_OK && folder->files.count > 0)
-        qsort(folder->files.items, folder->files.count, sizeof(tri_image_file), compare_files);
-    if (status == TRI_OK && !parted)
-        status = split(folder, config->test_part, test);
-    tri_free(train);
-    tri_free(other);
+        folder->files.count = (size_t)chosen_count;
+    tri_free(classes);
+    tri_free(keys);
+    tri_free(chosen);
     return status;
 }
 
-tri_status tri_image_folder_open(const tri_data_config *config, bool test, tri_image_folder *out)
+/* Folders of the parts; folders named test and so on are classes, unless there is one for training beside them. */
+typedef struct part_folders {
+    const char *names[3];
+    char *paths[3]; /* NULL: there is none */
+} part_folders;
+
+static void parts_fini(part_folders *found)
 {
+    for (int p = 0; p < 3; p++)
+        tri_free(found->paths[p]);
+}
+
+static tri_status parts_find(const char *path, part_folders *found)
+{
+    *found = (part_folders){0};
+    for (int p = 0; p < 3; p++)
+        TRI_TRY(part_find(path, part_names[p], &found->names[p], &found->paths[p]));
+    for (int p = 1; p < 3 && found->paths[TRI_PART_TRAIN] == NULL; p++) {
+        tri_free(found->paths[p]);
+        found->paths[p] = NULL;
+    }
+    return TRI_OK;
+}
+
+/* Which fractions are taken of the training folder: none for what has a folder, and none for the test where any part
+ * has one. */
+static tri_status fractions_read(const tri_data_config *config, const part_folders *found, tri_parts *parts)
+{
+    TRI_TRY(tri_parts_read(config, parts));
+    if (found->paths[TRI_PART_TEST] != NULL || found->paths[TRI_PART_VALIDATION] != NULL)
+        parts->test = 0;
+    if (found->paths[TRI_PART_VALIDATION] != NULL)
+        parts->validation = 0;
+    return TRI_OK;
+}
+
+bool tri_image_folder_has(const tri_data_config *config, tri_data_part part)
+{
+    part_folders found;
+    tri_parts parts = {0};
+    const bool known = parts_find(config->path, &found) == TRI_OK && fractions_read(config, &found, &parts) == TRI_OK;
+    const bool has = part == TRI_PART_TRAIN || found.paths[part] != NULL ||
+                     (part == TRI_PART_TEST ? parts.test : parts.validation) > 0;
+    parts_fini(&found);
+    return known && has;
+}
+
+static tri_status open_part(const tri_data_config *config, tri_data_part part, const part_folders *found,
+                            tri_image_folder *folder)
+{
+    const char *const train = found->paths[TRI_PART_TRAIN], *const classes = train != NULL ? train : config->path;
+    const tri_data_part from = found->paths[part] != NULL ? part : TRI_PART_TRAIN;
+    const bool own = part != TRI_PART_TRAIN && from == part;
+    tri_parts parts;
+    TRI_TRY(fractions_read(config, found, &parts));
+    folder->part = found->names[from];
+    folder->root = tri_strdup(own ? found->paths[part] : classes);
+    tri_status status = folder->root != NULL ? classes_list(folder, classes) : TRI_ENOMEM;
+    for (size_t c = 0; status == TRI_OK && c < folder->classes.count; c++)
+        status = class_list(folder, c, own);
+    if (status == TRI_OK && own)
+        status = strangers_check(folder);
+    if (status == TRI_OK && folder->files.count > 0)
+        qsort(folder->files.items, folder->files.count, sizeof(tri_image_file), compare_files);
+    return status == TRI_OK && !own ? split(folder, &parts, part) : status;
+}
+
+tri_status tri_image_folder_open(const tri_data_config *config, tri_data_part part, tri_image_folder *out)
+{
+    part_folders found;
     *out = (tri_image_folder){.files = {.each = sizeof(tri_image_file)}, .classes = {.each = sizeof(char *)}};
-    tri_status status = open_part(config, test, out);
+    tri_status status = parts_find(config->path, &found);
+    if (status == TRI_OK)
+        status = open_part(config, part, &found, out);
+    parts_fini(&found);
     if (status != TRI_OK)
         tri_image_folder_fini(out);
     return status;

@@ -3,15 +3,15 @@
  * folder.h: which image files lie in a folder of classes, and which of them are for training.
  *
  * One sub-folder per class, numbered in the order of their names' bytes, as torchvision's ImageFolder; or the same
- * below train/ and val/ (or test/). Without those the files of each class with the lowest hashes of their names are the
- * test set: the split depends on nothing but the names.
+ * below train/, val/ and test/. What has no folder is a fraction of each class, chosen by the hashes of the files'
+ * names (parts.h): it depends on nothing but names and seed.
  */
 #ifndef TRI_DATA_IMAGES_FOLDER_H
 #define TRI_DATA_IMAGES_FOLDER_H
 
 #include "base/arena.h"
 #include "base/containers.h"
-#include "data/data.h"
+#include "data/parts.h"
 
 typedef struct tri_image_file {
     const char *path; /* below the folder */
@@ -30,8 +30,10 @@ typedef struct tri_image_folder {
 
 /* Whether it can be one: it looks for a first image. */
 bool tri_image_folder_is(const char *path);
-/* The training or the test part. TRI_ENOTFOUND: there is no test part. */
-tri_status tri_image_folder_open(const tri_data_config *config, bool test, tri_image_folder *out);
+/* Whether there is a part, a folder or a fraction. */
+bool tri_image_folder_has(const tri_data_config *config, tri_data_part part);
+/* The files of a part; none, where there is none of it. */
+tri_status tri_image_folder_open(const tri_data_config *config, tri_data_part part, tri_image_folder *out);
 void tri_image_folder_fini(tri_image_folder *folder);
 /* The whole path of a file; tri_free(). NULL: no memory. */
 char *tri_image_folder_path(const tri_image_folder *folder, const tri_image_file *file);

@@ -163,11 +163,11 @@ static tri_status plan_classes(images_dataset *images, const tri_data_config *co
     return TRI_OK;
 }
 
-static tri_status plan(images_dataset *images, const tri_data_config *config, bool test)
+static tri_status plan(images_dataset *images, const tri_data_config *config, tri_data_part part)
 {
     tri_dataset_info *info = &images->base.info;
     TRI_TRY(tri_image_fit_read(config, &images->fit));
-    TRI_TRY(tri_image_folder_open(config, test, &images->folder));
+    TRI_TRY(tri_image_folder_open(config, part, &images->folder));
     TRI_TRY(plan_classes(images, config));
     images->skips = strcmp(config->broken, "skip") == 0;
     images->cache_limit = (size_t)config->cache_mib << 20;
@@ -198,7 +198,7 @@ static void images_close(tri_dataset *dataset)
     tri_free(images);
 }
 
-static tri_status images_open(const tri_data_config *config, bool test, tri_dataset **out)
+static tri_status images_open(const tri_data_config *config, tri_data_part part, tri_dataset **out)
 {
     images_dataset *images = tri_alloc_zero(1, sizeof(*images));
     if (images == NULL)
@@ -206,7 +206,7 @@ static tri_status images_open(const tri_data_config *config, bool test, tri_data
     images->base.ops = &tri_dataset_images;
     images->broken.each = sizeof(char *);
     tri_mutex_init(&images->mutex);
-    tri_status status = plan(images, config, test);
+    tri_status status = plan(images, config, part);
     if (status != TRI_OK) {
         images_close(&images->base);
         return status;
@@ -234,6 +234,14 @@ static tri_status images_rename(tri_dataset *dataset, const tri_class_names *nam
     dataset->names = own;
     if (dataset->info.classes < names->count)
         dataset->info.classes = names->count;
+    return TRI_OK;
+}
+
+static tri_status images_classes(tri_dataset *dataset, int32_t *classes)
+{
+    const images_dataset *images = images_of(dataset);
+    for (int64_t i = 0; i < dataset->info.count; i++)
+        classes[i] = (int32_t)images->numbers[file_at(images, i)->class];
     return TRI_OK;
 }
 
@@ -480,7 +488,10 @@ const tri_dataset_ops tri_dataset_images = {
     .name = "images",
     .does = "a folder with one sub-folder of JPEG, PNG or WebP images per class, also below train/ and val/ or test/",
     .can = images_can,
+    .has = tri_image_folder_has,
+    .splits = true,
     .open = images_open,
+    .classes = images_classes,
     .fetch = images_fetch,
     .identify = images_identify,
     .describe = images_describe,

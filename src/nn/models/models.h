@@ -16,6 +16,7 @@ typedef struct tri_model_plan {
     tri_value x;            /* the sample */
     tri_shape sample;
     int64_t classes; /* outputs wanted; 0: real targets, the sample's network ends as it likes */
+    int64_t numbers; /* real targets of a sample */
     tri_value y;     /* the target; of models of tokens */
     double smoothing;
 } tri_model_plan;
@@ -44,7 +45,7 @@ tri_status tri_layers_build(const tri_model_plan *plan, tri_value *logits);
 /* True when `config` has a list of layers whose first one reads whole numbers. */
 bool tri_layers_read_numbers(const tri_yaml *config);
 
-/* Outputs of the last layer: the classes, or one number. */
+/* Outputs of the last layer: the classes, or the real targets. */
 int64_t tri_plan_outputs(const tri_model_plan *plan);
 /* The sample as an image [H, W, C]; TRI_ECONFIG when it is none. */
 tri_status tri_plan_image(const tri_model_plan *plan, const char *name, int64_t *height, int64_t *width);

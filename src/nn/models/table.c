@@ -65,7 +65,7 @@ static const tri_model_row rows[] = {
 
 int64_t tri_plan_outputs(const tri_model_plan *plan)
 {
-    return plan->classes > 0 ? plan->classes : 1;
+    return plan->classes > 0 ? plan->classes : plan->numbers;
 }
 
 tri_status tri_plan_image(const tri_model_plan *plan, const char *name, int64_t *height, int64_t *width)
@@ -185,9 +185,10 @@ static tri_status tokens_fill(const tri_model_row *row, tri_model_plan *plan)
     return tri_model_finish(plan->model);
 }
 
-static tri_status model_fill(const tri_model_row *row, const tri_yaml *config, tri_shape sample, int64_t classes,
+static tri_status model_fill(const tri_model_row *row, const tri_yaml *config, tri_shape sample, int64_t outputs,
                              tri_model *model)
 {
+    const int64_t classes = outputs > 0 ? outputs : 0;
     double smoothing = 0;
     bool sync = false;
     TRI_TRY(row_check(row, config));
@@ -196,6 +197,7 @@ static tri_status model_fill(const tri_model_row *row, const tri_yaml *config, t
     tri_model_sync_batch_norm(model, sync);
     tri_model_plan plan = {
         .model = model, .config = config, .sample = sample, .classes = classes, .smoothing = smoothing};
+    plan.numbers = outputs < 0 ? -outputs : 1;
     if (row->tokens)
         return tokens_fill(row, &plan);
     plan.x = tri_model_input(model, tri_layers_read_numbers(config) ? TRI_I32 : TRI_F32, sample);
@@ -245,7 +247,7 @@ tri_status tri_model_build_split(const tri_yaml *config, tri_model_split split, 
     tri_model *model;
     TRI_TRY(tri_model_create(row->name, &model));
     model->split = split;
-    tri_status status = model_fill(row, config, sample, classes > 0 ? classes : 0, model);
+    tri_status status = model_fill(row, config, sample, classes, model);
     if (status != TRI_OK) {
         tri_model_destroy(model);
         return status == TRI_EINVAL ? tri_fail_copy(TRI_ECONFIG, tri_last_error()) : status;

@@ -26,7 +26,7 @@ static const char plain_config[] = "model: {name: mlp, hidden: [16]}\n"
                                    "data: {name: synthetic, synthetic_count: 640, synthetic_width: 8, classes: 4}\n"
                                    "train: {batch: 64, epochs: 2, threads: 1}\n";
 static const char image_config[] = "model: {name: mlp, hidden: [8]}\n"
-                                   "data: {path: " DATA_FOLDER ", test_part: 0.5, normalize: unit}\n"
+                                   "data: {path: " DATA_FOLDER ", test: 0.5, split: contiguous, normalize: unit}\n"
                                    "train: {batch: 8, epochs: 40, threads: 1}\n";
 
 static void train(const char *config)

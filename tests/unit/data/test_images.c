@@ -178,7 +178,7 @@ static void a_folder_is_split_by_class_and_numbered_by_name(void **state)
     char *folder = image_folder();
     tri_data_config config = config_of(folder);
     int counts[2][2] = {{0}};
-    config.test_part = 0.25;
+    strcpy(config.test, "0.25");
     for (int test = 0; test < 2; test++) {
         tri_dataset *dataset;
         void *samples, *targets;
@@ -216,12 +216,15 @@ static void folders_for_training_and_validation_are_parts(void **state)
     assert_int_equal(tri_dataset_open(&config, false, &dataset), TRI_OK);
     assert_int_equal(dataset->info.count, 3);
     tri_dataset_close(dataset);
-    assert_int_equal(tri_dataset_open(&config, true, &dataset), TRI_OK);
+    assert_int_equal(tri_dataset_open(&config, TRI_PART_VALIDATION, &dataset), TRI_OK);
     assert_int_equal(dataset->info.count, 1);
     assert_int_equal(dataset->info.classes, 2);
     tri_dataset_close(dataset);
+    assert_int_equal(tri_dataset_open(&config, TRI_PART_TEST, &dataset), TRI_OK);
+    assert_int_equal(dataset->info.count, 2);
+    tri_dataset_close(dataset);
     copy_fixture(folder, "val/cat", "rgb.webp");
-    assert_int_equal(tri_dataset_open(&config, true, &dataset), TRI_EFORMAT);
+    assert_int_equal(tri_dataset_open(&config, TRI_PART_VALIDATION, &dataset), TRI_EFORMAT);
     assert_error_has("val/cat: want a class that the training images have");
     drop_folder(folder);
 }
@@ -267,7 +270,7 @@ static void broken_files_are_refused_or_skipped(void **state)
     tri_dataset *dataset;
     void *samples, *targets;
     size_t nbytes;
-    config.test_part = 0;
+    strcpy(config.test, "0");
     snprintf(path, sizeof(path), "%s/bee", folder);
     read_fixture("photo.png", &bytes, &nbytes);
     write_file(path, "cut.png", bytes, nbytes / 2);
@@ -336,7 +339,7 @@ static void classes_are_numbered_as_the_model_has_them(void **state)
     tri_dataset *dataset;
     void *samples, *targets;
     int counts[3] = {0};
-    config.test_part = 0;
+    strcpy(config.test, "0");
     assert_int_equal(tri_dataset_open(&config, false, &dataset), TRI_OK);
     assert_int_equal(tri_dataset_rename(dataset, &fewer), TRI_EFORMAT);
     assert_error_has("the class 'ant' is none of the 2 classes that the model was trained on");

@@ -27,17 +27,18 @@ static tri_status parse(const char *x_bytes, size_t x_nbytes, const tri_string *
     tri_source x_source, y_source;
     assert_int_equal(tri_source_init(&x_source, x_bytes, x_nbytes, "x"), TRI_OK);
     assert_int_equal(tri_source_init(&y_source, y->text, y->nbytes, "y"), TRI_OK);
-    return tri_npy_parse(&config, false, false, &x_source, &y_source, out);
+    return tri_npy_parse(&config, &x_source, &y_source, out);
 }
 
-static void one_pair_is_split_by_test_part(void **state)
+static void one_pair_is_split_by_a_fraction(void **state)
 {
     (void)state;
     char *folder = make_folder();
     write_npy(folder, "x.npy", X_HEAD, x_values, sizeof(x_values));
     write_npy(folder, "y.npy", Y_HEAD, y_values, sizeof(y_values));
     tri_data_config config = config_at(folder, "auto");
-    config.test_part = 0.4; /* 2 of 6 */
+    strcpy(config.test, "0.4"); /* 2 of 6 */
+    strcpy(config.split, "contiguous");
     tri_dataset *dataset;
     void *samples, *targets;
     assert_int_equal(tri_dataset_open(&config, true, &dataset), TRI_OK);
@@ -53,9 +54,9 @@ static void one_pair_is_split_by_test_part(void **state)
     assert_int_equal(tri_dataset_open(&config, false, &dataset), TRI_OK);
     assert_int_equal(dataset->info.count, 3);
     tri_dataset_close(dataset);
-    config.test_part = 0.1;
+    strcpy(config.test, "0.1");
     assert_int_equal(tri_dataset_open(&config, true, &dataset), TRI_ENOTFOUND);
-    assert_error_has("test_part");
+    assert_error_has("data.test");
     drop_folder(folder);
 }
 
@@ -179,7 +180,7 @@ static void a_negative_label_names_its_sample(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_pair_is_split_by_test_part),
+        cmocka_unit_test(one_pair_is_split_by_a_fraction),
         cmocka_unit_test(two_pairs_are_training_and_test),
         cmocka_unit_test(every_prefix_is_refused),
         cmocka_unit_test(heads_that_cannot_be_are_refused_with_the_reason),

@@ -154,7 +154,7 @@ static void windows_shift_with_the_epoch_or_lie_anywhere(void **state)
     char *folder = make_folder();
     write_own(folder, "train-00000.tokens", 2, 0, 100, 50000);
     tri_data_config config = tokens_config(folder);
-    config.test_part = 0;
+    strcpy(config.test, "0");
     tri_dataset *dataset = open_set(&config, false);
     bool seen[CONTEXT] = {false};
     assert_int_equal(dataset->info.count, 100 / CONTEXT - 1);
@@ -226,7 +226,7 @@ static void batches_are_the_same_for_any_workers_and_from_any_step(void **state)
     write_own(folder, "train-00000.tokens", 2, 0, 190, 50000);
     for (size_t w = 0; w < TRI_COUNT_OF(windows); w++) {
         tri_data_config config = tokens_config(folder);
-        config.test_part = 0;
+        strcpy(config.test, "0");
         strcpy(config.windows, windows[w]);
         load_all(&config, 1, 0, one);
         for (int world = 2; world <= 4; world++)
@@ -249,7 +249,7 @@ static void a_token_out_of_the_vocabulary_is_named_when_its_batch_comes(void **s
     bytes[TRI_TOKEN_HEAD_NBYTES + 2 * 50] = 10;
     write_file(folder, "train-00000.tokens", bytes, sizeof(bytes));
     tri_data_config config = tokens_config(folder);
-    config.test_part = 0;
+    strcpy(config.test, "0");
     strcpy(config.windows, "fixed");
     for (config.prefetch = 0; config.prefetch <= 2; config.prefetch += 2) {
         tri_dataset *dataset = open_set(&config, false);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * csv_rows.c: CSV as a machine of five states over bytes; only the row at hand is in memory, at most 64 MiB.
+ * rows.c: CSV as a machine of five states over bytes; only the row at hand is in memory, at most 64 MiB.
  */
-#include "data/csv_rows.h"
+#include "data/tables/rows.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -18,9 +18,10 @@ enum csv_state {
     CSV_ROW_ENDED, /* a whole row stands */
 };
 
-tri_status tri_csv_rows_open(tri_csv_rows *rows, const tri_source *source)
+tri_status tri_csv_rows_open(tri_csv_rows *rows, const tri_source *source, char separator)
 {
-    *rows = (tri_csv_rows){.origin = source->origin, .line = 1, .first = {.each = sizeof(size_t)}};
+    *rows =
+        (tri_csv_rows){.origin = source->origin, .separator = separator, .line = 1, .first = {.each = sizeof(size_t)}};
     TRI_TRY(tri_stream_open(&rows->stream, source));
     TRI_TRY(tri_stream_next(&rows->stream, &rows->bytes, &rows->left));
     if (rows->left >= 3 && memcmp(rows->bytes, "\xef\xbb\xbf", 3) == 0) { /* the mark that some programs put first */
@@ -70,7 +71,7 @@ static tri_status begin_field(tri_csv_rows *rows)
     return tri_vector_push(&rows->first, &rows->text_nbytes) != NULL ? TRI_OK : TRI_ENOMEM;
 }
 
-/* What a separator does after a field: ',' begins the next one, LF ends the row. */
+/* What ends a field: the separator begins the next one, LF ends the row. */
 static tri_status end_field(tri_csv_rows *rows, unsigned char byte, enum csv_state *state)
 {
     if (byte == '\r') {
@@ -78,7 +79,7 @@ static tri_status end_field(tri_csv_rows *rows, unsigned char byte, enum csv_sta
         return TRI_OK;
     }
     TRI_TRY(put(rows, 0));
-    if (byte == ',') {
+    if (byte == (unsigned char)rows->separator) {
         *state = CSV_START;
         return begin_field(rows);
     }
@@ -89,11 +90,10 @@ static tri_status end_field(tri_csv_rows *rows, unsigned char byte, enum csv_sta
 
 static tri_status step(tri_csv_rows *rows, unsigned char byte, enum csv_state *state)
 {
-    bool separates = byte == ',' || byte == '\n' || byte == '\r';
+    bool separates = byte == (unsigned char)rows->separator || byte == '\n' || byte == '\r';
     if (byte == 0)
         return tri_fail(TRI_EFORMAT,
-                        "%s:%" PRId64
-                        ": want text in UTF-8, got a zero byte (UTF-16? iconv -f UTF-16 -t UTF-8 FILE >NEW)",
+                        "%s:%" PRId64 ": want text, got a zero byte (data.encoding says how the file is encoded)",
                         rows->origin, rows->line);
     switch (*state) {
     case CSV_START:
@@ -119,8 +119,8 @@ static tri_status step(tri_csv_rows *rows, unsigned char byte, enum csv_state *s
         if (separates)
             return end_field(rows, byte, state);
         if (byte != '"')
-            return tri_fail(TRI_EFORMAT, "%s:%" PRId64 ": want ',' or the end of the line after a closing quote",
-                            rows->origin, rows->line);
+            return tri_fail(TRI_EFORMAT, "%s:%" PRId64 ": want '%c' or the end of the line after a closing quote",
+                            rows->origin, rows->line, rows->separator);
         *state = CSV_QUOTED;
         return put(rows, '"');
     default:

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * csv_rows.h: the rows of a CSV file, one after the other (RFC 4180: quotes, doubled quotes, line ends CRLF or LF).
+ * rows.h: the rows of a CSV or TSV file, one after the other (RFC 4180: quotes, doubled quotes, line ends CRLF or LF).
  */
-#ifndef TRI_DATA_CSV_ROWS_H
-#define TRI_DATA_CSV_ROWS_H
+#ifndef TRI_DATA_TABLES_ROWS_H
+#define TRI_DATA_TABLES_ROWS_H
 
 #include "base/containers.h"
 #include "data/stream.h"
@@ -11,6 +11,7 @@
 typedef struct tri_csv_rows {
     tri_stream stream;
     const char *origin;
+    char separator;             /* of fields */
     const unsigned char *bytes; /* not yet looked at */
     size_t left;
     int64_t line;     /* where the reader stands, from 1 */
@@ -22,7 +23,7 @@ typedef struct tri_csv_rows {
 } tri_csv_rows;
 
 /* The source must outlive it. */
-tri_status tri_csv_rows_open(tri_csv_rows *rows, const tri_source *source);
+tri_status tri_csv_rows_open(tri_csv_rows *rows, const tri_source *source, char separator);
 /* Reads the next row; *more is false at the end. */
 tri_status tri_csv_rows_next(tri_csv_rows *rows, bool *more);
 /* Fields of the latest row. */
