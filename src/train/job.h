@@ -225,7 +225,7 @@ typedef struct tri_job_due {
     float *own_sums, *sums; /* theirs */
 } tri_job_due;
 
-/* Of elastic runs whose state is sharded (mirrors.c, reform_roles.c; docs/design/032-mirrors.md). */
+/* Of elastic runs whose state is sharded (mirrors.c, reform_roles.c; docs/design/recovery.md). */
 typedef struct tri_job_roles {
     bool on;
     tri_mesh wish; /* sizes that the configuration gives */
