@@ -30,10 +30,16 @@ static double lap_of(const tri_job *job, const char *what, int64_t *mark_ns)
     return seconds;
 }
 
+/* Before the gradient: the next step may begin before all of that is there, or control data travel in its tail. */
+static bool control_is_early(const tri_job *job)
+{
+    return job->ahead || !tri_job_control_travels(job);
+}
+
 static void entry_ready(void *arg, int entry)
 {
     tri_job *job = arg;
-    if (entry == tri_params_tail(job->params) && job->ahead)
+    if (entry == tri_params_tail(job->params) && control_is_early(job))
         tri_job_control_send(job);
     job->sync->ops->ready(job->sync, entry);
 }
@@ -251,7 +257,7 @@ static tri_status sums_make(tri_job *job, const tri_loader_batch *loaded, tri_sy
 {
     TRI_TRY(job->sync->ops->begin(job->sync));
     TRI_TRY(accumulate(job, loaded));
-    if (!job->ahead)
+    if (!control_is_early(job))
         tri_job_control_send(job);
     int64_t mark_ns = tri_now_ns();
     TRI_TRY(tri_job_control_wait(job));
