@@ -14,7 +14,7 @@
 #include "base/json.h"
 #include "checkpoint/manifest.h"
 #include "cli/command.h"
-#include "train/config.h"
+#include "train/core/config.h"
 
 typedef struct ckpt_flags {
     const char *json, *keep, *keep_every;

@@ -14,7 +14,9 @@
 #include "cli/command.h"
 #include "cli/eval_follow.h"
 #include "cli/worker.h"
-#include "train/trained.h"
+#include "train/core/build.h"
+#include "train/core/trained.h"
+#include "train/features/evaluate.h"
 
 typedef struct eval_flags {
     const char *ranks, *hosts, *config, *train, *validation, *json, *follow, *patience;

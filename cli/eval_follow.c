@@ -15,7 +15,10 @@
 #include "base/fs.h"
 #include "base/runtime.h"
 #include "monitor/metrics.h"
-#include "train/trained.h"
+#include "train/checkpointing/resume.h"
+#include "train/core/build.h"
+#include "train/core/trained.h"
+#include "train/features/evaluate.h"
 
 #define LOOK_EVERY_NS (200 * TRI_NS_PER_MS)
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * fleet.h: a whole elastic job in a simulation (`trireme sim recovery`): workers that run the production code from
- * train/elastic.h down, each in a process that may be killed, stopped, cut off, sent away or joined by others.
+ * train/elastic/elastic.h down, each in a process that may be killed, stopped, cut off, sent away or joined by others.
  *
  * fleet.c starts the workers, fleet_faults.c does to them what the seed says, fleet_flip.c to their memory;
  * fleet_watch.c looks at every step of every worker and fleet_state.c at what it has then; fleet_layout.c says what
@@ -11,7 +11,7 @@
 #define TRI_CLI_FLEET_H
 
 #include "base/sim_process.h"
-#include "train/elastic.h"
+#include "train/elastic/elastic.h"
 
 #define FLEET_STEPS_MAX 512
 #define FLEET_PATIENCE_NS                                                                                              \

@@ -9,7 +9,7 @@
 
 #include "base/fs.h"
 #include "cli/command.h"
-#include "train/config.h"
+#include "train/core/config.h"
 
 #define PAGES_DATE "2026-11-22" /* of this version: pages of two builds are the same */
 

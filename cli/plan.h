@@ -5,7 +5,7 @@
 #ifndef TRI_CLI_PLAN_H
 #define TRI_CLI_PLAN_H
 
-#include "train/layout.h"
+#include "train/core/layout.h"
 
 /* described: the workers are those of a file. all: every layout that can be, else the fastest ones. */
 tri_status tri_plan_print(const tri_layouts *layouts, bool described, bool all, tri_string *out);

@@ -14,7 +14,7 @@
 #include "cli/command.h"
 #include "cli/predict_input.h"
 #include "data/images/images.h"
-#include "train/trained.h"
+#include "train/core/trained.h"
 
 #define TOP_DEFAULT  5
 #define ROWS_DEFAULT 64

@@ -7,7 +7,7 @@
 
 #include "base/fs.h"
 #include "cli/top/top.h"
-#include "train/config.h"
+#include "train/core/config.h"
 
 static double smooth(double before, double now, bool first)
 {

@@ -7,7 +7,8 @@
 
 #include "cli/command.h"
 #include "cli/train/train.h"
-#include "train/job.h"
+#include "train/core/job.h"
+#include "train/core/plan.h"
 
 /* "1.5 MiB". */
 static const char *print_nbytes(size_t nbytes, char text[32])

@@ -7,7 +7,7 @@
 
 #include "cli/page/page.h"
 #include "cli/worker.h"
-#include "train/config.h"
+#include "train/core/config.h"
 
 /* Flags as they were given (NULL: not), and what they and the other words say together. */
 typedef struct tri_train_words {

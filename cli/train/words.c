@@ -13,7 +13,9 @@
 #include "cli/say.h"
 #include "cli/train/train.h"
 #include "monitor/trace.h"
-#include "train/job.h"
+#include "train/core/job.h"
+#include "train/elastic/reform.h"
+#include "train/features/observers.h"
 
 #define ALONE_S       300
 #define GRACE_MAX_S   86400

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * worker_elastic.c: this process as a worker of a job whose workers come and go (train/elastic.h): who it is, and where
- * the launcher's store is.
+ * worker_elastic.c: this process as a worker of a job whose workers come and go (train/elastic/elastic.h): who it is,
+ * and where the launcher's store is.
  */
 #include "cli/train/worker_elastic.h"
 
@@ -14,7 +14,7 @@
 #include "cli/command.h"
 #include "cluster/launch.h"
 #include "net/host.h"
-#include "train/elastic.h"
+#include "train/elastic/elastic.h"
 
 static tri_status place_find(tri_cluster_place *place)
 {

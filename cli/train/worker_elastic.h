@@ -5,7 +5,7 @@
 #ifndef TRI_CLI_TRAIN_WORKER_ELASTIC_H
 #define TRI_CLI_TRAIN_WORKER_ELASTIC_H
 
-#include "train/config.h"
+#include "train/core/config.h"
 
 typedef struct tri_elastic_words {
     const char *config_path;

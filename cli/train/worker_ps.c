@@ -13,7 +13,7 @@
 #include "base/log.h"
 #include "monitor/stand.h"
 #include "ps/role.h"
-#include "train/job.h"
+#include "train/core/job.h"
 
 typedef struct ps_words {
     const char *config_path;

@@ -5,7 +5,7 @@
 #ifndef TRI_CLI_TRAIN_WORKER_PS_H
 #define TRI_CLI_TRAIN_WORKER_PS_H
 
-#include "train/config.h"
+#include "train/core/config.h"
 
 /* This process, as the worker or server that its rank makes it; resume may be NULL; or_begin as in
  * tri_job_setup. */

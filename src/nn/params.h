@@ -17,7 +17,7 @@
 #define TRI_PARAMS_ALIGN 16
 #define TRI_PARAMS_TAIL  32
 /* Offsets in the tail; the graph fills the first four and zeros the rest. The others are wishes to stop and to change
- * the ranks, of strategies whose ranks share no call in each step (train/control.c). */
+ * the ranks, of strategies whose ranks share no call in each step (train/core/control.c). */
 enum { TRI_TAIL_LOSS, TRI_TAIL_WEIGHT, TRI_TAIL_RIGHT, TRI_TAIL_SHARDS, TRI_TAIL_STOP, TRI_TAIL_CALL };
 
 typedef struct tri_param {

@@ -12,7 +12,8 @@
 #include "base/runtime.h"
 #include "checkpoint/checkpoint.h"
 #include "plan/measure.h"
-#include "train/job.h"
+#include "train/core/job.h"
+#include "train/core/plan.h"
 #include "tune/schedule.h"
 
 #define MEMORY_SHARE  0.8

@@ -21,7 +21,7 @@ static int rank_of(int g, int i)
 
 /* --- sets --- */
 
-/* Roles of generation g that a process has with its set of it: train/roles.c, tri_roles_mirror(). */
+/* Roles of generation g that a process has with its set of it: train/elastic/assignment.c, tri_roles_mirror(). */
 static int roles_of(int g, int i)
 {
     int ranks = count_of(now.list[g]), rank = rank_of(g, i);
@@ -43,7 +43,7 @@ static set set_of(int i)
     return (set){now.complete[i] ? now.set_g[i] : 0, now.set_s[i], now.set_next[i]};
 }
 
-/* train/roles.c, tri_role_source() */
+/* train/elastic/assignment.c, tri_role_source() */
 static int gives(set one, int g, int s)
 {
     return one.g == g && g > 0 && (one.s == s || (one.next && one.s + 1 == s));

@@ -263,7 +263,7 @@ static void step(int i)
     now.front_gen = now.gen[i];
 }
 
-/* --- (3): train/elastic.c, generations_run() --- */
+/* --- (3): train/elastic/elastic.c, generations_run() --- */
 
 static int has_trouble(int i)
 {

@@ -6,7 +6,7 @@
 #define TRI_TESTS_FAILING_OPEN_H
 
 #include "base/memory.h"
-#include "train/job.h"
+#include "train/core/job.h"
 
 /* Until a row of jobs open, no allocation being left to fail; `closed` (or NULL) is called after each job. Include
  * cmocka.h before. */

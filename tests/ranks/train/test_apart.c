@@ -15,7 +15,8 @@
 
 #include "base/fs.h"
 #include "ranks/train/train_expect.h"
-#include "train/job.h"
+#include "train/core/job.h"
+#include "train/core/plan.h"
 
 #define RUN_FOLDER "trireme-test-apart-run"
 

@@ -20,7 +20,7 @@
 #include "nn/graph_impl.h"
 #include "ranks/train/failing_open.h"
 #include "ranks/train/train_ranks.h"
-#include "train/job.h"
+#include "train/core/job.h"
 
 #define RUN_FOLDER "trireme-test-device-run"
 

@@ -15,7 +15,7 @@
 
 #include "base/fs.h"
 #include "ranks/train/train_expect.h"
-#include "train/job.h"
+#include "train/core/job.h"
 
 #define RUN_FOLDER "trireme-test-f16-run"
 

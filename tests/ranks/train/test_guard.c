@@ -20,7 +20,7 @@
 #include "base/memory.h"
 #include "data/data.h"
 #include "ranks/train/train_expect.h"
-#include "train/job.h"
+#include "train/core/job.h"
 
 #define RUN_FOLDER "trireme-test-guard-run"
 #define WIDTH      12

@@ -16,7 +16,7 @@
 #include "nn/build.h"
 #include "parallel/mesh.h"
 #include "ranks/comm_spawn.h"
-#include "train/inventory.h"
+#include "train/checkpointing/shard_map.h"
 
 static tri_parallel_config config_of(const char *data, const char *tensor, const char *pipeline)
 {

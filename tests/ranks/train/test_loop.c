@@ -21,7 +21,9 @@
 #include "base/runtime.h"
 #include "data/data.h"
 #include "ranks/train/train_expect.h"
-#include "train/job.h"
+#include "train/checkpointing/resume.h"
+#include "train/core/job.h"
+#include "train/features/evaluate.h"
 
 #define RUN_FOLDER "trireme-test-loop-run"
 #define TOKENS     6

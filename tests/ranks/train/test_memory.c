@@ -13,7 +13,8 @@
 #include <cmocka.h>
 
 #include "ranks/train/train_ranks.h"
-#include "train/job.h"
+#include "train/core/job.h"
+#include "train/core/plan.h"
 
 static const char mlp[] = "model: {name: mlp, hidden: [256, 256, 256, 256]}\n"
                           "data: {name: synthetic, synthetic_count: 64, synthetic_width: 256}\n"
@@ -35,7 +36,7 @@ typedef struct memory_case {
 } memory_case;
 
 /* Of all ranks, those of a stage taken to be alike; with what is not counted: windows that files pass through, one on
- * each rank and another on rank 0 (train/inventory.h). */
+ * each rank and another on rank 0 (train/checkpointing/shard_map.h). */
 static double foretold(const memory_case *at, const char *const *overrides)
 {
     tri_config config;

@@ -20,7 +20,8 @@
 #include "checkpoint/draft.h"
 #include "checkpoint/manifest.h"
 #include "ranks/train/train_ranks.h"
-#include "train/job.h"
+#include "train/checkpointing/resume.h"
+#include "train/core/job.h"
 
 #define RUN_FOLDER "trireme-test-saves-run"
 #define FAR_FOLDER "trireme-test-saves-far"

@@ -15,7 +15,7 @@
 #include "base/events.h"
 #include "base/fs.h"
 #include "ranks/train/train_expect.h"
-#include "train/job.h"
+#include "train/core/job.h"
 
 #define PS         "parallel.sync=ps"
 #define SMALL      "ps.block_kib=16"

@@ -13,7 +13,7 @@
 
 #include "base/fs.h"
 #include "ranks/train/train_expect.h"
-#include "train/job.h"
+#include "train/core/job.h"
 
 #define RUN_FOLDER    "trireme-test-slow-run"
 #define BETWEEN_RANKS "parallel.compress_between=ranks"

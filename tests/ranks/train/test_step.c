@@ -16,7 +16,8 @@
 #include "base/memory.h"
 #include "base/runtime.h"
 #include "comm/comm.h"
-#include "train/job.h"
+#include "train/core/job.h"
+#include "train/core/plan.h"
 
 #define WARM_STEPS    4
 #define COUNTED_STEPS 8

@@ -2,7 +2,7 @@
  *
  * test_trained.c: a trained model from its folder: what it answers one by one is what its evaluation adds up.
  */
-#include "train/trained.h"
+#include "train/core/trained.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -16,6 +16,9 @@
 
 #include "base/fs.h"
 #include "base/memory.h"
+#include "train/core/build.h"
+#include "train/core/dataset_info.h"
+#include "train/features/evaluate.h"
 
 #define RUN_FOLDER  "trireme-test-trained-run"
 #define DATA_FOLDER "trireme-test-trained-data"

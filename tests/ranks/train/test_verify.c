@@ -18,7 +18,8 @@
 #include "base/rng.h"
 #include "checkpoint/manifest.h"
 #include "ranks/train/train_expect.h"
-#include "train/job.h"
+#include "train/core/job.h"
+#include "train/core/step.h"
 
 #define RUN_FOLDER "trireme-test-verify-run"
 

@@ -11,7 +11,8 @@
 #include <cmocka.h>
 
 #include "base/memory.h"
-#include "train/job.h"
+#include "train/core/job.h"
+#include "train/core/step.h"
 
 static const char config[] = "model:\n"
                              "  layers:\n"

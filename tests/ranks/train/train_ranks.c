@@ -13,7 +13,7 @@
 #include "comm/comm.h"
 #include "ps/client.h"
 #include "ps/server.h"
-#include "train/job.h"
+#include "train/core/job.h"
 
 #define MAX_RANKS 64
 

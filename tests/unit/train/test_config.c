@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "train/config.h"
+#include "train/core/config.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

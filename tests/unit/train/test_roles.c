@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "train/roles.h"
+#include "train/elastic/assignment.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

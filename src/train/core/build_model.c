@@ -1,0 +1,272 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * build_model.c: configuration to model, store and graph.
+ */
+#include <string.h>
+
+#include "base/log.h"
+#include "base/memory.h"
+#include "train/core/build.h"
+#include "train/core/initial.h"
+#include "train/core/job.h"
+#include "train/core/stages.h"
+#include "train/core/step.h"
+
+static tri_status check_samples(const tri_value_spec *input, const tri_dataset_info *info)
+{
+    char wanted[96], found[96];
+    if (tri_shape_count(input->sample) != tri_shape_count(info->sample))
+        return tri_fail(TRI_ECONFIG, "the model wants samples of shape %s, the data has %s",
+                        tri_shape_print(input->sample, wanted), tri_shape_print(info->sample, found));
+    if (tri_is_whole(input->dtype) && !tri_is_whole(info->dtype))
+        return tri_fail(TRI_ECONFIG, "the model begins with an embedding and wants i32 or i64, the samples are %s",
+                        tri_dtype_name(info->dtype));
+    if (!tri_is_whole(input->dtype) && tri_is_whole(info->dtype))
+        return tri_fail(TRI_ECONFIG,
+                        "the model wants real numbers or bytes, the samples are %s, as an embedding reads them: want "
+                        "them stored as f32, or a model that begins with an embedding",
+                        tri_dtype_name(info->dtype));
+    return TRI_OK;
+}
+
+static tri_status check_targets(const tri_value_spec *target, const tri_dataset_info *info)
+{
+    char wanted[96], found[96];
+    if (tri_shape_count(target->sample) == tri_shape_count(info->target) && target->dtype == info->target_dtype)
+        return TRI_OK;
+    return tri_fail(TRI_ECONFIG, "the model wants targets of shape %s (%s) for a sample, the data has %s (%s)",
+                    tri_shape_print(target->sample, wanted), tri_dtype_name(target->dtype),
+                    tri_shape_print(info->target, found), tri_dtype_name(info->target_dtype));
+}
+
+static tri_status check_data(const tri_model *model, const tri_dataset_info *info)
+{
+    TRI_TRY(check_samples(tri_vector_at(&model->values, (size_t)model->input), info));
+    return check_targets(tri_vector_at(&model->values, (size_t)model->target), info);
+}
+
+/* Rows of the embedding that reads the samples; 0: none does, or other ranks have some of them. */
+static int64_t find_rows(const tri_model *model)
+{
+    int64_t rows = 0;
+    for (size_t n = 0; n < model->nodes.count && model->split.parts <= 1; n++) {
+        const tri_node *node = tri_vector_at(&model->nodes, n);
+        if (node->op == TRI_OP_EMBEDDING && node->input[0] == model->input)
+            rows = ((const tri_param_spec *)tri_vector_at(&model->params, (size_t)node->param[0]))->shape.dim[0];
+    }
+    return rows;
+}
+
+static tri_status graph_config(const tri_job *job, tri_graph_config *config)
+{
+    *config = (tri_graph_config){.kind = job->config.train.kernels,
+                                 .rows = job->rows,
+                                 .shards = (int)job->waves.shards,
+                                 .threads = job->threads,
+                                 .training = !job->forward_only,
+                                 .seed = (uint64_t)job->config.train.seed,
+                                 .frozen = job->frozen};
+    if (!tri_dtype_find(job->config.train.precision, &config->precision))
+        return tri_fail(TRI_ECONFIG, "train.precision: want f32, bf16 or f16, got '%s'", job->config.train.precision);
+    return TRI_OK;
+}
+
+/* One run of one graph has all shards of a step, now and later. */
+static bool runs_alone(const tri_job *job)
+{
+    return job->mesh.data == 1 && job->mesh.tensor == 1 && job->mesh.pipeline == 1 && !job->elastic.on &&
+           !job->servers.client && strcmp(job->config.parallel.sync, "allreduce") == 0 &&
+           job->waves.shards == job->config.train.shards;
+}
+
+/* The table of what of the model's tensors is in this rank's store. */
+static tri_status store_lay(tri_job *job, const tri_model *model)
+{
+    const tri_device_ops *device = tri_device_find("cpu");
+    TRI_TRY(job->mesh.pipeline > 1 ? tri_job_stage_store(job, model)
+                                   : tri_params_lay(model, NULL, device, &job->params));
+    for (int e = 0; e < job->params->entry_count; e++)
+        job->params->entries[e].frozen = job->frozen[job->params->entries[e].number];
+    if (runs_alone(job))
+        tri_params_join_ties(job->params, model);
+    return TRI_OK;
+}
+
+/* Its values, too; those that other ranks have are not made up here. */
+static tri_status store_make(tri_job *job, const tri_model *model)
+{
+    tri_slice *own;
+    int count;
+    TRI_TRY(store_lay(job, model));
+    TRI_TRY(tri_job_share_out(job, &own, &count));
+    tri_status status = job->roles.state.generation > 0
+                            ? tri_params_room(job->params, own, count)
+                            : tri_params_fill(job->params, model, (uint64_t)job->config.train.seed, own, count);
+    tri_free(own);
+    return status;
+}
+
+static tri_status graph_make(tri_job *job, const tri_model *model, const tri_graph_config *config)
+{
+    if (job->mesh.pipeline > 1 && !job->comm)
+        return tri_job_stage_memory(job, model, config, &job->stage_memory);
+    if (job->mesh.pipeline > 1)
+        TRI_TRY(tri_job_pipeline_make(job, model, config));
+    else
+        TRI_TRY(tri_graph_compile(model, job->params, config, &job->graph));
+    if (job->graph)
+        job->figures.flops = tri_graph_flops(job->graph);
+    if (job->mesh.tensor == 1 || !job->comm)
+        return TRI_OK;
+    if (job->rank == 0 && tri_group_is_between_hosts(job->mesh.tensor_group))
+        tri_log(TRI_LOG_WARN,
+                "tensor ranks are on several hosts and talk in every layer: want a number of ranks on each "
+                "host that parallel.tensor (%d) divides",
+                job->mesh.tensor);
+    TRI_TRY(tri_tensor_ranks_create(job->mesh.tensor_group, &job->tensor));
+    const tri_op_ranks across = tri_tensor_ranks_across(job->tensor);
+    if (job->graph)
+        tri_graph_across_set(job->graph, &across);
+    else
+        tri_pipeline_across_set(job->pipeline, &across);
+    return TRI_OK;
+}
+
+/* Bytes of what the loader gives. */
+static void batch_size(tri_job *job, const tri_model *model)
+{
+    const tri_value_spec *input = tri_vector_at(&model->values, (size_t)model->input);
+    const tri_value_spec *target = tri_vector_at(&model->values, (size_t)model->target);
+    job->input_nbytes = (size_t)(job->rows * tri_shape_count(input->sample)) * tri_dtype_nbytes(input->dtype);
+    job->target_nbytes = (size_t)(job->rows * tri_shape_count(target->sample)) * tri_dtype_nbytes(target->dtype);
+    bool sequence = input->dtype == TRI_I32 && input->sample.ndim == 1;
+    job->figures.tokens = sequence ? input->sample.dim[0] : 0;
+    job->test.tokens = job->info.classes > 0 && target->sample.ndim > 0;
+}
+
+/* What stays as long as the job: sizes, tensors, the store. */
+static tri_status store_build(tri_job *job, const tri_model *model)
+{
+    TRI_TRY(tri_model_check(model));
+    TRI_TRY(check_data(model, &job->info));
+    job->sample_rows = find_rows(model);
+    job->unordered = model->unordered;
+    batch_size(job, model);
+    TRI_TRY(tri_tensors_init(model, &job->tensors));
+    job->frozen = tri_alloc_zero(model->params.count, sizeof(bool));
+    if (!job->frozen && model->params.count > 0)
+        return TRI_ENOMEM;
+    TRI_TRY(tri_job_freeze(job, model));
+    if (job->mesh.pipeline > 1) {
+        tri_graph_config config;
+        TRI_TRY(graph_config(job, &config));
+        TRI_TRY(tri_job_cut(job, model, &config));
+    }
+    return store_make(job, model);
+}
+
+/* An option that changes nothing is told. */
+static void precision_check(const tri_job *job, const tri_graph_config *config)
+{
+    if (job->graph && config->training && config->precision != TRI_F32 && job->rank == 0 &&
+        !tri_graph_has_halves(job->graph))
+        tri_log(TRI_LOG_WARN,
+                "train.precision %s changes nothing in this model: want a linear layer before the last one, or an "
+                "embedding; convolutions before them compute in f32",
+                tri_dtype_name(config->precision));
+}
+
+/* What is made for these ranks. */
+static tri_status graph_build(tri_job *job, const tri_model *model)
+{
+    tri_graph_config config;
+    TRI_TRY(graph_config(job, &config));
+    TRI_TRY(graph_make(job, model, &config));
+    precision_check(job, &config);
+    TRI_TRY(tri_job_batch_sums_make(job, model));
+    return job->comm ? tri_job_flops_meet(job) : TRI_OK;
+}
+
+static tri_status all_build(tri_job *job, const tri_model *model)
+{
+    TRI_TRY(store_build(job, model));
+    return graph_build(job, model);
+}
+
+/* given: a program's model, NULL: the configuration's. */
+static tri_status with_model(tri_job *job, const tri_model *given,
+                             tri_status (*build)(tri_job *job, const tri_model *model))
+{
+    tri_model *built = NULL;
+    const tri_parallel_config *parallel = &job->config.parallel;
+    tri_model_split split = {(int)parallel->tensor_parts, job->mesh.tensor, job->mesh.tensor_rank, parallel->sequence};
+    if (given && split.parts > 1)
+        return tri_fail(TRI_ECONFIG, "parallel.tensor_parts: a model that a program built cannot be cut into parts");
+    if (given)
+        return build(job, given);
+    const int64_t outputs = job->info.classes > 0 ? job->info.classes : -tri_shape_count(job->info.target);
+    TRI_TRY_IN(tri_model_build_split(job->config.model, split, job->info.sample, outputs, &built),
+               "while building the model");
+    tri_status status = build(job, built);
+    tri_model_destroy(built);
+    return status;
+}
+
+tri_status tri_job_build_model(tri_job *job, const tri_model *given, const tri_dataset_info *info)
+{
+    job->info = *info;
+    return with_model(job, given, all_build);
+}
+
+tri_status tri_job_build_store(tri_job *job, const tri_dataset_info *info)
+{
+    job->info = *info;
+    return with_model(job, NULL, store_build);
+}
+
+static tri_status mirror_build(tri_job *job, const tri_model *model)
+{
+    tri_slice *share = NULL;
+    int count;
+    TRI_TRY(store_lay(job, model));
+    TRI_TRY(tri_shares_init(&job->shares, &job->config.parallel, job->params, job->mesh.zero));
+    TRI_TRY(tri_shares_of(&job->shares, tri_mesh_zero_rank(&job->mesh), &share, &count));
+    tri_status status = tri_params_room(job->params, share, count);
+    tri_free(share);
+    return status == TRI_OK ? tri_job_open_optim(job) : status;
+}
+
+/* As if this were that rank, for a while. */
+tri_status tri_job_build_mirror(tri_job *job, int rank, tri_stock *stock)
+{
+    const tri_mesh mesh = job->mesh;
+    const tri_shares shares = job->shares;
+    tri_params *params = job->params;
+    tri_optim *optim = job->optim;
+    tri_slice *share = NULL;
+    int count = 0;
+    job->params = NULL;
+    job->optim = NULL;
+    job->shares = (tri_shares){0};
+    tri_mesh_place(&job->mesh, rank);
+    tri_status status = with_model(job, NULL, mirror_build);
+    if (status == TRI_OK)
+        status = tri_shares_of(&job->shares, tri_mesh_zero_rank(&job->mesh), &share, &count);
+    if (status == TRI_OK)
+        status = tri_stock_make(&job->tensors, job->params, job->optim, share, count, false, stock);
+    else {
+        tri_optim_destroy(job->optim);
+        tri_params_destroy(job->params);
+    }
+    tri_shares_fini(&job->shares);
+    job->mesh = mesh;
+    job->shares = shares;
+    job->params = params;
+    job->optim = optim;
+    return status;
+}
+
+tri_status tri_job_build_graph(tri_job *job)
+{
+    return with_model(job, NULL, graph_build);
+}

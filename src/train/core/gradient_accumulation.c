@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * gradient_accumulation.c: how many of a rank's shards are computed together: as many as train.shards_at_once says, or
+ * as prove fastest in the first steps.
+ *
+ * What is computed together should fit the caches; what is computed apart reads the weights once more each time, and
+ * adds one gradient more. Which weighs more is a matter of the model, the machine and its other ranks, and changes no
+ * bit: so the first steps try all shards, half of them, a quarter, until that is slower. Each rank finds its own
+ * number.
+ */
+#include <string.h>
+
+#include "base/log.h"
+#include "base/memory.h"
+#include "train/core/job.h"
+#include "train/core/step.h"
+
+#define TRIES   3    /* steps that count for each number, after one that warms it up; the least is taken */
+#define BETTER  0.98 /* of the time so far is worth a change */
+#define SLOWER  1.05 /* and fewer shards will not be faster again */
+#define SCRATCH 4    /* the gradients that a search takes are at most this part of the activations */
+
+static int64_t largest_part(const tri_job *job)
+{
+    int64_t largest = 0;
+    for (int p = 0; p < job->part_count; p++)
+        if (job->parts[p].count > largest)
+            largest = job->parts[p].count;
+    return largest;
+}
+
+/* Levels of the largest part's tree above `shards` that are computed at once: a gradient each. */
+static int levels_above(const tri_job *job, int64_t shards)
+{
+    const int64_t largest = shards < job->shard_count ? largest_part(job) : 0;
+    int levels = 0;
+    for (int64_t count = shards; count < largest; count *= 2)
+        levels++;
+    return levels;
+}
+
+void tri_job_waves_split(tri_job *job)
+{
+    tri_job_waves *waves = &job->waves;
+    waves->shards = job->config.train.shards_at_once;
+    if (waves->shards == 0 || waves->shards > job->shard_count)
+        waves->shards = job->mesh.pipeline > 1 ? 1 : job->shard_count;
+    if (job->mesh.pipeline == 1) /* else micro-batches, which the pipeline adds up */
+        waves->levels = levels_above(job, waves->shards);
+}
+
+static size_t level_nbytes(const tri_job *job)
+{
+    return (size_t)(tri_params_grad_count(job->params) + TRI_PARAMS_TAIL) * sizeof(float);
+}
+
+/* A rank's runs are its own affair: others wait for none of them, and all gradients are whole. */
+static bool is_free(const tri_job *job)
+{
+    const tri_config *config = &job->config;
+    return config->train.shards_at_once == 0 && job->graph && !job->forward_only && job->mesh.tensor == 1 &&
+           !job->servers.client && strcmp(config->parallel.sync, "allreduce") == 0 &&
+           strcmp(config->parallel.compress, "none") == 0 && job->batch_sums.count == 0 && !job->params->ties_joined;
+}
+
+void tri_job_waves_plan(tri_job *job)
+{
+    tri_job_waves *waves = &job->waves;
+    size_t planned, plain;
+    if (!is_free(job) || job->shard_count == 1)
+        return;
+    tri_graph_memory(job->graph, &planned, &plain);
+    const int levels = levels_above(job, 1);
+    waves->searching = (size_t)levels * level_nbytes(job) <= planned / SCRATCH;
+    if (waves->searching)
+        waves->levels = levels;
+}
+
+static void scratch_free(tri_job *job)
+{
+    tri_job_waves *waves = &job->waves;
+    for (int level = 0; waves->scratch && level < waves->levels; level++)
+        job->params->device->free(waves->scratch[level]);
+    tri_free(waves->scratch);
+    waves->scratch = NULL;
+}
+
+tri_status tri_job_waves_open(tri_job *job)
+{
+    tri_job_waves *waves = &job->waves;
+    if (job->ahead && waves->searching) {
+        waves->searching = false;
+        waves->levels = 0;
+    }
+    if (job->pipeline || (waves->shards == job->shard_count && !waves->searching))
+        return TRI_OK;
+    waves->scratch = tri_alloc_zero((size_t)waves->levels + 1, sizeof(float *));
+    for (int level = 0; waves->scratch && level < waves->levels; level++) {
+        waves->scratch[level] = job->params->device->alloc(level_nbytes(job));
+        if (!waves->scratch[level])
+            return TRI_ENOMEM;
+    }
+    return waves->scratch ? TRI_OK : TRI_ENOMEM;
+}
+
+void tri_job_waves_close(tri_job *job)
+{
+    scratch_free(job);
+    job->waves = (tri_job_waves){0};
+}
+
+static void search_end(tri_job *job)
+{
+    tri_job_waves *waves = &job->waves;
+    waves->searching = false;
+    waves->shards = waves->best;
+    if (waves->shards == job->shard_count) {
+        scratch_free(job);
+        waves->levels = 0;
+        return;
+    }
+    tri_log(job->console ? TRI_LOG_INFO : TRI_LOG_DEBUG,
+            "%lld of this rank's %lld shards at once are fastest: %.2f ms forward and backward, %.2f with all "
+            "(train.shards_at_once=%lld begins so; no bit depends on it)",
+            (long long)waves->shards, (long long)job->shard_count, waves->best_s * 1e3, waves->all_s * 1e3,
+            (long long)waves->shards);
+}
+
+/* The next smaller number to try; 0: there is none. */
+static int64_t next_smaller(const tri_job *job)
+{
+    const int64_t largest = largest_part(job);
+    return job->waves.shards > largest ? largest : job->waves.shards / 2;
+}
+
+void tri_job_waves_step(tri_job *job)
+{
+    tri_job_waves *waves = &job->waves;
+    const double seconds = job->record.forward + job->record.backward;
+    if (!waves->searching || waves->steps++ == 0)
+        return;
+    if (waves->steps == 2 || seconds < waves->least_s)
+        waves->least_s = seconds;
+    if (waves->steps <= TRIES)
+        return;
+    if (waves->shards == job->shard_count)
+        waves->all_s = waves->least_s;
+    if (waves->best == 0 || waves->least_s < BETTER * waves->best_s) {
+        waves->best = waves->shards;
+        waves->best_s = waves->least_s;
+    }
+    const int64_t next = next_smaller(job);
+    if (next == 0 || waves->least_s > SLOWER * waves->best_s) {
+        search_end(job);
+        return;
+    }
+    waves->shards = next;
+    waves->steps = 0;
+}

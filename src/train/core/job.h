@@ -1,0 +1,380 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * job.h: everything one rank of a run holds. build.c makes it, loop.c and step.c run it.
+ */
+#ifndef TRI_TRAIN_JOB_H
+#define TRI_TRAIN_JOB_H
+
+#include <trireme/train.h>
+
+#include "base/strain.h"
+#include "base/trace_id.h"
+#include "data/held.h"
+#include "data/identity.h"
+#include "interop/pretrained.h"
+#include "monitor/ledger.h"
+#include "monitor/metrics.h"
+#include "monitor/slow.h"
+#include "monitor/trace.h"
+#include "nn/graph.h"
+#include "parallel/mesh.h"
+#include "parallel/pipeline.h"
+#include "parallel/tensor.h"
+#include "train/checkpointing/shard_map.h"
+#include "train/core/config.h"
+#include "train/core/control.h"
+#include "train/elastic/state_shard.h"
+
+/* The part of the data that a run looks at besides training: that for validation, or, where there is none, the test
+ * part. Evaluated in the same shards as training. */
+typedef struct tri_job_test {
+    tri_data_part part;
+    tri_loader *loader; /* NULL: there is no such part */
+    tri_sampler sampler;
+    int64_t first_shard, shard_count; /* that this rank evaluates */
+    double *sums;                     /* [shards][TRI_LOSS_COLUMNS]: this rank's shards filled, the others zero */
+    bool classes;                     /* targets are classes: accuracy has a meaning */
+    bool tokens;                      /* several classes per sample: perplexity has a meaning */
+    double loss, accuracy;            /* of the last evaluation; NaN: none */
+    double perplexity;                /* likewise; NaN also: targets are no tokens */
+    double weight;                    /* targets that counted in it */
+} tri_job_test;
+
+/* gradient_accumulation.c: where a large part of the batch is computed piece by piece: one gradient array per level of
+ * its tree. */
+typedef struct tri_job_waves {
+    int64_t shards;  /* computed at once */
+    float **scratch; /* [levels] arrays; NULL when all shards are computed at once */
+    int levels;
+    bool searching; /* for how many at once are fastest: */
+    int steps;      /* so far with `shards` at once, */
+    double least_s; /* the least time of one of them, forward and backward, */
+    int64_t best;   /* the fastest number before it (0: none), */
+    double best_s;  /* its time, */
+    double all_s;   /* and that of all shards at once */
+} tri_job_waves;
+
+/* batch_sums.c: of batch norms over the whole batch. */
+typedef struct tri_job_batch_sums {
+    int64_t count;    /* numbers of one sum, at most; 0: the model has none */
+    int64_t *parts;   /* [data ranks]: parts of the tree that each has; NULL: one each */
+    int64_t *counts;  /* [data ranks]: of a gather */
+    double *gathered; /* the parts of all */
+    tri_tree_step *steps;
+    int step_count;   /* of their tree */
+    int64_t spent_ns; /* so far */
+} tri_job_batch_sums;
+
+/* loss_scale.c: with values in f16. */
+typedef struct tri_job_scale {
+    double now;         /* a power of two; 0: there is none */
+    int64_t good, lost; /* steps since it last changed; in a row that were skipped */
+} tri_job_scale;
+
+/* guard.c: train.on_nonfinite, train.on_spike. */
+typedef enum tri_guard_act { TRI_GUARD_OFF, TRI_GUARD_STOP, TRI_GUARD_SKIP, TRI_GUARD_ROLLBACK } tri_guard_act;
+typedef struct tri_job_guard {
+    tri_guard_act on_nonfinite, on_spike;
+    double loss;       /* mean of the latest steps, */
+    int64_t steps;     /* of so many */
+    int64_t acts;      /* steps of this run that were skipped or rolled back */
+    double first_loss; /* of the first step that had one, 0: none had */
+    bool grown;        /* far beyond it, which is warned of once */
+    /* rollback: what the run was before step copy_step (-1: none yet); arrays as in tri_job_arrays */
+    float *copies[1 + TRI_OPTIM_MAX_STATE];
+    int64_t copy_step, copy_steps;
+    double copy_loss;
+    tri_job_scale copy_scale;
+} tri_job_guard;
+
+/* verify.c: train.verify_every. */
+typedef struct tri_job_verify {
+    int64_t every;                /* steps; 0: nothing is compared */
+    uint64_t *digests;            /* [tiles of the store] */
+    int64_t drops, own, compared; /* of all copies; repairs of what is here; step before which all were alike last */
+    int in_a_row;                 /* of this step */
+} tri_job_verify;
+
+/* stragglers.c: train.on_straggler. Seconds of own work, of each rank where there are several. */
+typedef struct tri_job_stragglers {
+    double *busy;         /* [world]: since it was judged last; NULL: nobody looks */
+    double *sorted;       /* [world] */
+    bool *named;          /* [world]: slow when it was judged last */
+    int64_t judged_steps; /* in busy */
+    bool leaves;          /* this rank is slow, and shall leave */
+} tri_job_stragglers;
+
+/* sample_audit.c: which samples, as the sum of their marks (data.h). */
+typedef struct tri_job_used {
+    uint64_t own, sum;  /* of the step under way: of this rank's shards; of the batch */
+    uint64_t all;       /* of the last step that was made */
+    tri_ledger *ledger; /* rank 0, and whoever may become it; NULL: none is kept */
+} tri_job_used;
+
+/* What rates are compared with. */
+typedef struct tri_job_figures {
+    int64_t tokens; /* of a sample; 0: samples are no sequences */
+    double flops;   /* of a sample, forward and backward */
+    double peak;    /* flop/s of all ranks; 0: not measured */
+} tri_job_figures;
+
+/* plan.c: what a rank allocates for a run, bytes; data sets, input batches and buffers of links are not counted.
+ * snapshot: of what it writes of a checkpoint, where that goes on beside the training. gradients: with partial sums and
+ * what compressed sums keep; activations: with scratch of ops, and what crosses between stages; apart: if no two shared
+ * memory. */
+typedef struct tri_job_memory {
+    size_t weights, gradients, optimizer;
+    size_t activations, activations_apart;
+    size_t snapshot;
+} tri_job_memory;
+
+/* What saving needs (save.c). */
+typedef struct tri_job_saver tri_job_saver;
+
+/* What of a state is no array; the same on all ranks (reform_state.c). */
+typedef struct tri_job_rest {
+    int64_t step, step_before, first_step, saved_step;
+    tri_job_scale scale;
+    double guard[4];
+    int32_t guard_acts, drops; /* of the run, whoever has seen them */
+    char bits[128];
+    uint64_t used;
+    tri_step_record record;
+    double test[4];
+} tri_job_rest;
+
+/* A data set of no more is read once and not again in each generation: to unpack Fashion-MNIST takes longer than all
+ * else of a recovery. */
+#define TRI_JOB_KEPT_NBYTES ((size_t)64 << 20)
+
+/* reform.c: of a job whose ranks come and go. */
+typedef struct tri_job_elastic {
+    bool on;
+    bool console;        /* rank 0, whoever it is, has one */
+    bool has_state;      /* weights and optimizer state are those after job->step */
+    bool touched;        /* without one: they are not those of the seed any more */
+    tri_job_rest begin;  /* before the first step */
+    bool owes;           /* ranks apart: the step is made but for the exchange behind it */
+    float *common;       /* ranks apart: what is alike on all, between generations; NULL: nothing is */
+    bool kept;           /* it is there */
+    tri_kept grads;      /* memory of gradients, from generation to generation */
+    int64_t hash;        /* of the weights that this rank has handed on, while a generation forms */
+    bool hashed;         /* it stands there */
+    bool dropped;        /* nobody knows whose state is right: none counts */
+    bool behind;         /* whoever has a state was away so long that a checkpoint is newer */
+    bool ends;           /* after this step: the ranks shall be others; the same on all */
+    bool leaves;         /* then: this one does */
+    bool wished;         /* with this step it said that it wants to, */
+    int leavers;         /* as so many do */
+    char *resume;        /* run folder that the first generation continues, or NULL */
+    bool or_begin;       /* with resume: begins where that run has no checkpoint yet */
+    tri_dataset *data;   /* of training */
+    tri_dataset *test;   /* NULL: not opened yet, or none */
+    tri_held held[2];    /* samples of either, from generation to generation */
+    int64_t number;      /* of the generation */
+    tri_isa isa;         /* the best instruction set that this worker offers */
+    tri_job_rest before; /* the step under way */
+    /* What stands in the store: has the generation formed? The first word of all that ask is everybody's. NULL: there
+     * are no others. */
+    tri_status (*formed)(void *arg, bool word, bool *stands);
+    bool given_up;                         /* it stands that it has not */
+    uint64_t spec_hash, claimed_hash;      /* of what all must have in common (spec.h), and of what it has claimed */
+    int misfit;                            /* rank of one that differs in what all must have alike; -1: none */
+    int64_t lost_ns;                       /* when it was called; 0: nothing was lost, or it has made a step since */
+    bool (*called)(void *arg);             /* somebody wants to join; NULL: nobody can */
+    bool (*may_go)(void *arg);             /* enough others are left, or a spare is there; NULL: nobody may */
+    void *called_arg;                      /* of all of them */
+    const struct tri_elastic_place *place; /* NULL: it is no simulation */
+} tri_job_elastic;
+
+/* What monitor.trace needs (trace.c). */
+typedef struct tri_job_trace tri_job_trace;
+/* What monitor.watch_every_s needs (watch.c). */
+typedef struct tri_job_watch tri_job_watch;
+/* What some rank wants of all (control_requests.c). */
+typedef struct tri_job_asks {
+    int own;   /* steps that this rank shall have traced, and nobody has been told yet */
+    int steps; /* that all trace from the next one on; 0: none */
+    bool look;
+    int64_t looked_ns; /* for a wish from another host */
+    /* With parameter servers (notes.c): */
+    int wish;         /* steps that somebody has asked this worker to have traced */
+    int64_t from, to; /* the latest window that the first worker has told of; both 0: none */
+    int64_t ahead;    /* how many steps ahead of it that was told */
+    int moved;        /* how often it was told again, because some worker had heard of it too late */
+} tri_job_asks;
+/* What monitor.metrics needs (live.c). */
+typedef struct tri_job_live tri_job_live;
+/* What monitor.tensorboard needs (show.c). */
+typedef struct tri_job_show tri_job_show;
+
+/* How far this rank is with a step of a state that is spread. */
+typedef enum tri_step_phase {
+    TRI_STEP_OPEN,  /* nothing has moved, and something may be missing */
+    TRI_STEP_READY, /* nothing has moved, and all that moves is here, for the own role and the mirror's */
+    TRI_STEP_MOVED  /* they have moved; job->step is not yet the next one */
+} tri_step_phase;
+
+/* A step for which this rank was READY, and of which it does not know whether somebody has made it
+ * (uncommitted_step.c): of the set of `generation`; 0: there is none. */
+typedef struct tri_job_due {
+    int64_t generation;
+    tri_job_rest under_way; /* what the step has found out, and has not counted yet */
+    tri_optim_figures moves;
+    tri_sync_piece *pieces; /* of the own role, then of the mirror */
+    int own_count, count;
+    float *own_sums, *sums; /* theirs */
+} tri_job_due;
+
+/* Of elastic runs whose state is sharded (mirrors.c, reform_assignment.c; docs/design/recovery.md). */
+typedef struct tri_job_roles {
+    bool on;
+    tri_mesh wish; /* sizes that the configuration gives */
+    char cut_at[sizeof(((tri_parallel_config *)NULL)->cut_at)];
+    bool even;              /* data ranks must be a power of two */
+    tri_role_state state;   /* that the generation goes on with */
+    tri_stock_set now;      /* of this generation; its own params and optim are those of the job */
+    tri_stock_set kept;     /* what was here before, until all have what they shall have */
+    tri_job_rest kept_rest; /* what of that is no array; acted: as in the job */
+    bool kept_acted;
+    bool formed;  /* `now` is complete here, */
+    bool settled; /* and with all ranks */
+    tri_job_due due;
+    int mirrored; /* rank whose role the mirror is; -1: there is no mirror */
+    tri_step_phase phase;
+    tri_job_rest under_way;    /* what a step that failed had found out */
+    tri_sync_piece *pieces;    /* of the mirror */
+    int piece_count;           /* of them */
+    float *sums;               /* theirs */
+    tri_batch *batch;          /* the sums of this role go to its mirror, those of the other one come; or NULL */
+    int64_t every;             /* steps from one comparison of parts with their mirrors to the next; 0: none */
+    int in_a_row;              /* repairs of them, of this step */
+    tri_stock_sight sights[2]; /* of the own role and the mirror, when they were compared last */
+    int64_t nbytes;            /* that it sends */
+    int64_t step_start_ns;     /* of the step under way */
+} tri_job_roles;
+
+/* What train.sample_every needs (sample.c). */
+typedef struct tri_job_sampler tri_job_sampler;
+
+struct tri_job {
+    tri_config config;
+    tri_comm *comm;     /* NULL: alone */
+    tri_comm *own_comm; /* opened by this job */
+    tri_cluster alone;  /* of own_comm */
+    tri_group *group;   /* of all ranks */
+    int rank, world, threads;
+    char trace_id[TRI_TRACE_ID_NBYTES]; /* of the run; the same on all ranks */
+    tri_sync_servers servers; /* parameter servers, of which this is a worker; then world is 1. client NULL: none */
+    tri_mesh mesh;
+    char *run_folder;       /* NULL: nothing is written */
+    char *seen_folder;      /* of a worker that does not write the run: where it says what it does; NULL: nowhere */
+    tri_dataset_info info;  /* of what it is or was trained on, */
+    tri_data_identity data; /* of the training set: on rank 0, and whoever may become it; */
+    tri_class_names names;  /* and what its classes are called; in: */
+    tri_arena names_arena;
+    struct tri_table *table; /* held: what the columns of its data mean; NULL: they are no table */
+    bool forward_only;       /* a trained model is looked at: the graph has no way down */
+
+    tri_shape unordered;       /* image that the model flattens in no stated order; ndim 0: there is none */
+    tri_pretrained *source;    /* rank 0, while the job is built: what model.from names; else NULL */
+    bool *frozen;              /* [parameters of the model] those that stand still */
+    tri_tensors tensors;       /* of the whole model */
+    tri_inventory *weights_at; /* who holds what of the weights, */
+    tri_inventory *states_at;  /* and of the optimizer's state: often the same */
+    uint64_t hash;             /* of weights that are spread, */
+    int64_t hashed_step;       /* after this step; -1: none */
+    tri_params *params;
+    tri_graph *graph;            /* NULL: */
+    tri_pipeline *pipeline;      /* the model is in stages */
+    tri_stages stages;           /* of these */
+    tri_job_memory stage_memory; /* of a job without others, which has neither */
+    tri_tensor_ranks *tensor;    /* NULL: each layer is here whole */
+    tri_optim *optim;
+    tri_sync *sync;
+    tri_loader *loader;
+    tri_sampler sampler;
+    tri_job_test test;
+    tri_job_waves waves;
+    tri_job_batch_sums batch_sums;
+    tri_job_scale scale;
+    tri_job_guard guard;
+    tri_job_verify verify;
+    tri_job_stragglers stragglers;
+    tri_job_used used;
+    double *norm_blocks;
+    tri_shares shares;                       /* who owns what of the store */
+    tri_spread spread;                       /* what of the run */
+    int64_t first_shard, shard_count;        /* of this rank */
+    int64_t rows;                            /* samples of a shard, at most */
+    size_t input_nbytes, target_nbytes;      /* of one shard of the loader's batch */
+    char weights_path[1200];                 /* of who looks at a trained model: its checkpoint; empty: who trains */
+    int64_t sample_rows;                     /* of the embedding that reads the samples; 0: not known */
+    tri_tree_part parts[TRI_TREE_MAX_PARTS]; /* this rank's shards as whole subtrees, from shard 0 of the batch */
+    int part_count;
+
+    int met;                 /* tri_job_meet() without tri_job_part() */
+    bool ahead;              /* some weights may move in the step after their gradients' */
+    tri_optim_figures moves; /* of the last step */
+    tri_gradient_hook hook;  /* of the program, or NULL */
+    void *hook_arg;
+    double settling_s; /* of this step: what was settled in its forward pass */
+    int64_t waited_ns; /* of the sync, as it was last read */
+
+    int64_t step, steps, steps_per_epoch, first_step;
+    int64_t step_before; /* a worker of parameter servers may go on by no step, or by several */
+    tri_job_figures figures;
+    tri_step_record record;            /* of the last step */
+    tri_step_record made;              /* of the last step that was made: `record` may be of the one under way */
+    uint64_t sent_nbytes;              /* by this process, when the last step ended */
+    double trained_s, trained_samples; /* of this process since it began */
+    bool acted;                        /* what comes after job->step steps (features.h) is done */
+    tri_job_elastic elastic;
+    tri_job_roles roles;
+    bool stop_wanted;       /* some rank was asked to stop; the same on all ranks after a step */
+    int64_t saved_step;     /* of the newest checkpoint of this run, or under way; -1 = none */
+    tri_job_saver *saver;   /* NULL: nothing is trained */
+    tri_job_sampler *texts; /* rank 0 with train.sample_every, else NULL */
+    tri_job_show *show;     /* NULL: nobody wants to see */
+    tri_job_live *live;     /* likewise */
+    tri_job_trace *trace;   /* likewise */
+    tri_job_watch *watch;   /* likewise */
+    tri_job_asks asks;
+    tri_job_control control;
+    double best_loss; /* test loss of the best checkpoint, infinite: none; known to rank 0 */
+    uint64_t config_hash;
+    char bits[128];
+    int64_t told_ns;      /* when the last line of a step was written, with monitor.step_every_s */
+    tri_metrics *metrics; /* rank 0 with a run folder, else NULL */
+    tri_console *console; /* rank 0 with console, else NULL */
+    bool result_told;     /* the run's last lines, by this process */
+};
+
+/* loop.c: a job with its place among the ranks of comm (NULL: alone), and nothing else. */
+tri_status tri_job_create(tri_comm *comm, const char *run_folder, tri_job **out);
+/* Closes what could not be opened; the others hear why. Returns `status`, whose message stays. */
+tri_status tri_job_open_failed(tri_job *job, tri_status status);
+/* The last lines of a run, once: a generation that ends what is done says nothing again. Collective. */
+tri_status tri_job_print_result(tri_job *job);
+/* TRI_ECANCELED: a signal has ended it, and the step is saved. */
+tri_status tri_job_stopped(const tri_job *job);
+/* Not the first worker: writes nothing, evaluates nothing, loads no files. */
+bool tri_job_follows(const tri_job *job);
+/* The number by which others know this one, and how many there are: of workers of parameter servers, who know no other
+ * ranks; else of ranks. */
+int tri_job_number(const tri_job *job);
+int tri_job_count(const tri_job *job);
+/* loop.c: a stop ended the evaluation that the end of the run asks for, so the run is not over. */
+bool tri_job_evaluation_is_cut(const tri_job *job);
+/* By all ranks. Rank 0 writes it to the log and metrics.jsonl; a rank that may continue that file keeps the line. */
+tri_status tri_job_event_tell(tri_job *job, const char *event, const char *text);
+/* features.c: what comes each `every` steps (0: never) and at the end. */
+bool tri_job_is_due(const tri_job *job, int64_t every);
+/* Do ranks besides rank 0 have to give what a checkpoint needs? The same on all ranks. */
+bool tri_job_is_spread(const tri_job *job);
+/* local_sgd.c: ranks with weights of their own (tri_sync_is_apart), and workers of parameter servers with rounded ones.
+ * Elsewhere meet and part do nothing. Between meet and part, which may be nested, the weights are the mean of all
+ * ranks' (collective), or the servers'. */
+bool tri_job_is_apart(const tri_job *job);
+
+#endif

@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * layout.c: a configuration as plan/ wants it, and its answer as lines of the configuration.
+ *
+ * All ranks plan, since they measure together, and get the same figures; rank 0's choice is everybody's.
+ */
+#include "train/core/layout.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/status.h"
+#include "kernel/kernel.h"
+#include "parallel/compress.h"
+#include "train/core/build.h"
+#include "train/core/job.h"
+
+static const char *origin_of(const tri_config *config, const char *field)
+{
+    char key[80];
+    int64_t origin;
+    snprintf(key, sizeof(key), "parallel.%s", field);
+    return tri_map_find(&config->origins, key, &origin) ? config->origin_names[origin] : NULL;
+}
+
+/* A size that somebody wrote down; 0: nobody, or auto. */
+static int size_wish(const tri_config *config, const char *field, const char *text)
+{
+    return origin_of(config, field) && strcmp(text, "auto") != 0 ? atoi(text) : 0;
+}
+
+static tri_plan_wish wish_of(const tri_config *config)
+{
+    const tri_parallel_config *parallel = &config->parallel;
+    const char *fixed = tri_compress_find(parallel) ? "allreduce" : NULL; /* compressed sums want it */
+    return (tri_plan_wish){.data = size_wish(config, "data", parallel->data),
+                           .tensor = size_wish(config, "tensor", parallel->tensor),
+                           .pipeline = size_wish(config, "pipeline", parallel->pipeline),
+                           .chunks = origin_of(config, "chunks") ? (int)parallel->chunks : 0,
+                           .schedule = origin_of(config, "schedule") ? parallel->schedule : NULL,
+                           .sync = origin_of(config, "sync") ? parallel->sync : fixed,
+                           .zero_ranks = origin_of(config, "zero_ranks") ? parallel->zero_ranks : NULL};
+}
+
+static tri_status setup_fill(const tri_layout_setup *given, const tri_dataset *dataset, tri_plan_setup *setup)
+{
+    const tri_config *config = given->config;
+    tri_sampler sampler = {.batch = config->train.batch, .shards = config->train.shards, .count = dataset->info.count};
+    *setup = (tri_plan_setup){.model = config->model,
+                              .given = given->given,
+                              .sample = dataset->info.sample,
+                              .classes = dataset->info.classes,
+                              .kernels = config->train.kernels,
+                              .tensor_parts = (int)config->parallel.tensor_parts,
+                              .sequence = config->parallel.sequence,
+                              .cut_measured = strcmp(config->parallel.cut, "measured") == 0,
+                              .optim = &config->optim,
+                              .progress = given->progress,
+                              .progress_arg = given->progress_arg};
+    if (!tri_dtype_find(config->train.precision, &setup->precision))
+        return tri_fail(TRI_ECONFIG, "train.precision: want f32, bf16 or f16, got '%s'", config->train.precision);
+    setup->job =
+        (tri_plan_job){.batch = config->train.batch,
+                       .shards = config->train.shards,
+                       .shards_at_once = config->train.shards_at_once,
+                       .steps = tri_sampler_steps(&sampler),
+                       .states = tri_optim_states(&config->optim),
+                       .clips = config->optim.clip_norm > 0 || setup->precision == TRI_F16,
+                       .half = setup->precision != TRI_F32,
+                       .overlap = config->parallel.overlap,
+                       .compress_nbytes = tri_compress_value_nbytes(&config->parallel, tri_sums_may_be_undone(config)),
+                       .bucket_nbytes = (double)config->parallel.bucket_kib * 1024};
+    return TRI_OK;
+}
+
+static tri_status cluster_fill(const tri_layout_setup *given, tri_layouts *layouts)
+{
+    int local = given->comm ? tri_comm_local_count(given->comm) : 1;
+    int threads = tri_job_threads(given->config, local);
+    if (!given->described) {
+        layouts->crew = tri_plan_crew_of(given->comm, threads);
+        return tri_plan_cluster_measure(&layouts->crew, &given->config->optim, given->price, &layouts->cluster);
+    }
+    layouts->cluster = *given->described;
+    *given->described = (tri_plan_cluster){0};
+    threads = layouts->cluster.hosts[0].threads;
+    if (threads > tri_cores_online())
+        threads = tri_cores_online();
+    layouts->crew = tri_plan_crew_of(NULL, threads);
+    for (int h = 0; h < layouts->cluster.kind_count; h++)
+        if (layouts->cluster.hosts[h].gflops > 0)
+            return TRI_OK;
+    return tri_plan_optim_measure(&given->config->optim, threads, &layouts->cluster.optim_s_per_value,
+                                  &layouts->cluster.norm_s_per_value);
+}
+
+tri_status tri_layouts_find(const tri_layout_setup *given, tri_layouts *layouts)
+{
+    tri_dataset *dataset = NULL;
+    *layouts = (tri_layouts){0};
+    tri_plan_wish wish = wish_of(given->config);
+    if (strcmp(given->config->parallel.sync, "ps") == 0)
+        return tri_fail(TRI_ECONFIG, "parallel.sync ps: layouts are planned for ranks without parameter servers: want "
+                                     "another strategy, or with servers parallel.layout given");
+    TRI_TRY_IN(tri_dataset_open(&given->config->data, false, &dataset), "while opening the training data");
+    tri_status status = setup_fill(given, dataset, &layouts->setup);
+    tri_dataset_close(dataset);
+    TRI_TRY(status);
+    TRI_TRY(cluster_fill(given, layouts));
+    TRI_TRY(tri_plan_models_open(&layouts->setup, &layouts->crew, &layouts->cluster, &layouts->models));
+    return tri_plan_list_make(&layouts->models, &wish, &layouts->plan);
+}
+
+void tri_layouts_close(tri_layouts *layouts)
+{
+    tri_plan_list_fini(&layouts->plan);
+    tri_plan_models_close(&layouts->models);
+    tri_plan_cluster_fini(&layouts->cluster);
+}
+
+/* --- parallel: auto --- */
+
+static tri_status line_set(tri_config *config, const char *field, const char *value)
+{
+    return tri_options_set(&tri_parallel_options, &config->parallel, field, value);
+}
+
+static tri_status number_set(tri_config *config, const char *field, int number)
+{
+    char text[24];
+    snprintf(text, sizeof(text), "%d", number);
+    return line_set(config, field, text);
+}
+
+static tri_status layout_write(tri_config *config, const tri_layout *layout)
+{
+    TRI_TRY(line_set(config, "layout", "given"));
+    TRI_TRY(number_set(config, "data", layout->data));
+    TRI_TRY(number_set(config, "tensor", layout->tensor));
+    TRI_TRY(number_set(config, "pipeline", layout->pipeline));
+    TRI_TRY(line_set(config, "sync", tri_plan_sync_names[layout->sync]));
+    TRI_TRY(layout->zero > 0 ? number_set(config, "zero_ranks", layout->zero) : line_set(config, "zero_ranks", "all"));
+    if (layout->pipeline == 1)
+        return TRI_OK;
+    TRI_TRY(number_set(config, "chunks", layout->chunks));
+    return line_set(config, "schedule", layout->schedule);
+}
+
+static tri_status why_not(const tri_plan_list *plan)
+{
+    const tri_plan_row *first = plan->rows.count > 0 ? tri_vector_at(&plan->rows, 0) : NULL;
+    char text[96];
+    return tri_fail(TRI_ECONFIG, "parallel.layout auto: no layout can be; the nearest, %s: %s (trireme plan shows all)",
+                    first ? tri_layout_print(&first->layout, text) : "none",
+                    first ? first->refusal : "what is given contradicts the number of ranks");
+}
+
+tri_status tri_config_layout_find(tri_config *config, const tri_model *given, tri_comm *comm, tri_string *text)
+{
+    char layout[96];
+    int32_t chosen = -1;
+    if (strcmp(config->parallel.layout, "auto") != 0)
+        return TRI_OK;
+    tri_layouts *layouts = tri_alloc_zero(1, sizeof(*layouts));
+    if (!layouts)
+        return TRI_ENOMEM;
+    tri_layout_setup setup = {.config = config, .given = given, .comm = comm};
+    tri_status status = tri_layouts_find(&setup, layouts);
+    if (status == TRI_OK) {
+        chosen = layouts->plan.chosen;
+        status = tri_broadcast(tri_comm_world(comm), &chosen, 1, TRI_I32, 0, NULL);
+    }
+    if (status == TRI_OK && chosen < 0)
+        status = why_not(&layouts->plan);
+    if (status == TRI_OK) {
+        const tri_plan_row *row = tri_vector_at(&layouts->plan.rows, (size_t)chosen);
+        status = layout_write(config, &row->layout);
+        if (status == TRI_OK)
+            status = tri_string_appendf(text, "layout: %s: %s; predicted %.3g s a step",
+                                        tri_layout_print(&row->layout, layout), layouts->plan.why, row->cost.step_s);
+    }
+    tri_layouts_close(layouts);
+    tri_free(layouts);
+    return status;
+}

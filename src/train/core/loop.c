@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * loop.c: all steps of a run, with what happens between them: evaluation, checkpoints, lines for people, a wish to
+ * stop.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "data/tables/table.h"
+#include "train/checkpointing/arrays.h"
+#include "train/checkpointing/local_sgd.h"
+#include "train/checkpointing/resume.h"
+#include "train/core/build.h"
+#include "train/core/job.h"
+#include "train/core/servers.h"
+#include "train/core/stages.h"
+#include "train/core/step.h"
+#include "train/elastic/reform.h"
+#include "train/elastic/reform_assignment.h"
+#include "train/features/evaluate.h"
+#include "train/features/features.h"
+#include "train/features/guard.h"
+#include "train/features/verify.h"
+
+/* A group of one, for programs that take part in no job. */
+static tri_status open_alone(tri_job *job)
+{
+    tri_comm_config comm;
+    tri_net_config net;
+    tri_options_defaults(&tri_comm_options, &comm);
+    tri_options_defaults(&tri_net_options, &net);
+    job->alone = (tri_cluster){.started_by = "alone", .world = 1, .local_world = 1};
+    TRI_TRY(tri_comm_open(&job->alone, &comm, &net, TRI_FOREVER, &job->own_comm));
+    job->comm = job->own_comm;
+    return TRI_OK;
+}
+
+tri_status tri_job_open_failed(tri_job *job, tri_status status)
+{
+    char message[TRI_ERROR_NBYTES];
+    snprintf(message, sizeof(message), "%s", tri_last_error());
+    if (job->world > 1)
+        tri_comm_abort(job->comm, status, message);
+    tri_job_close(job);
+    return tri_fail_copy(status, message);
+}
+
+tri_status tri_job_create(tri_comm *comm, const char *run_folder, tri_job **out)
+{
+    tri_job *job = tri_alloc_zero(1, sizeof(*job));
+    if (!job)
+        return TRI_ENOMEM;
+    job->comm = comm;
+    tri_status status = TRI_OK;
+    job->saved_step = job->hashed_step = -1;
+    job->test.loss = job->test.accuracy = job->test.perplexity = NAN;
+    job->record.known_loss = NAN;
+    job->best_loss = INFINITY;
+    job->acted = true;
+    if (!job->comm)
+        status = open_alone(job);
+    if (status == TRI_OK) {
+        job->group = tri_comm_world(job->comm);
+        job->rank = tri_group_rank(job->group);
+        job->world = tri_group_count(job->group);
+    }
+    if (status == TRI_OK && run_folder) {
+        job->run_folder = tri_strdup(run_folder);
+        status = job->run_folder ? TRI_OK : TRI_ENOMEM;
+    }
+    if (status != TRI_OK)
+        return tri_job_open_failed(job, status);
+    *out = job;
+    return TRI_OK;
+}
+
+tri_status tri_job_open(const tri_job_setup *setup, tri_job **out)
+{
+    tri_job *job = NULL;
+    TRI_TRY(tri_job_create(setup->comm, setup->run_folder, &job));
+    tri_status status = tri_job_build(job, setup);
+    if (status != TRI_OK)
+        return tri_job_open_failed(job, status);
+    *out = job;
+    return TRI_OK;
+}
+
+static tri_status step_and_after(tri_job *job)
+{
+    TRI_TRY_IN(tri_job_step_run(job), "step %lld", (long long)job->step);
+    TRI_TRY(tri_features_step_made(job));
+    TRI_TRY(tri_features_run_due(job));
+    return tri_features_step_end(job);
+}
+
+tri_status tri_job_step(tri_job *job, bool *done)
+{
+    if (job->step < job->steps) {
+        tri_status status = step_and_after(job);
+        if (status != TRI_OK) {
+            if (job->world > 1)
+                tri_comm_abort(job->comm, status, tri_last_error());
+            return status;
+        }
+    }
+    *done = job->step >= job->steps;
+    return TRI_OK;
+}
+
+tri_status tri_job_print_result(tri_job *job)
+{
+    const char *const part = tri_data_part_name(job->test.part);
+    tri_job_result result;
+    TRI_TRY(tri_job_stages_print(job));
+    TRI_TRY(tri_job_result_read(job, &result));
+    if (!job->console || job->result_told)
+        return TRI_OK;
+    job->result_told = true;
+    if (!isnan(result.test_accuracy))
+        tri_console_line(job->console, "%s accuracy %.4f", part, result.test_accuracy);
+    else if (!isnan(result.test_loss))
+        tri_console_line(job->console, "%s loss %.4f", part, result.test_loss);
+    if (!isnan(job->test.perplexity))
+        tri_console_line(job->console, "%s perplexity %.4g", part, job->test.perplexity);
+    if (result.samples_per_s > 0)
+        tri_console_line(job->console, "samples/s %.1f", result.samples_per_s);
+    if (result.samples_per_s > 0 && job->figures.tokens > 0)
+        tri_console_line(job->console, "tokens/s %.0f", result.samples_per_s * (double)job->figures.tokens);
+    tri_console_line(job->console, "weights: xxh3 %016llx", (unsigned long long)result.weights_hash);
+    if (tri_job_is_marked_late(job))
+        tri_console_line(job->console, "bits: %s", job->bits);
+    return TRI_OK;
+}
+
+tri_status tri_job_stopped(const tri_job *job)
+{
+    return tri_fail(TRI_ECANCELED, "stopped by a signal after step %lld%s", (long long)job->step,
+                    job->run_folder ? ", which is saved: --resume goes on" : "");
+}
+
+bool tri_job_evaluation_is_cut(const tri_job *job)
+{
+    return job->stop_wanted && job->test.loader && isnan(job->test.loss);
+}
+
+tri_status tri_job_run(tri_job *job)
+{
+    bool done = job->step >= job->steps;
+    if (done)
+        TRI_TRY(tri_job_meet(job));
+    if (done && isnan(job->test.loss))
+        TRI_TRY(tri_job_evaluate_and_tell(job));
+    if (done && tri_job_evaluation_is_cut(job))
+        return tri_job_stopped(job);
+    while (!done) {
+        TRI_TRY(tri_job_step(job, &done));
+        if (!done ? job->stop_wanted : tri_job_evaluation_is_cut(job)) {
+            TRI_TRY(tri_job_save(job));
+            if (job->world > 1) /* nobody leaves, and is taken for lost, while rank 0 saves */
+                TRI_TRY(tri_barrier(job->group, NULL));
+            return tri_job_stopped(job);
+        }
+    }
+    return tri_job_print_result(job);
+}
+
+tri_status tri_job_result_read(tri_job *job, tri_job_result *result)
+{
+    TRI_TRY(tri_job_settle(job));
+    *result = (tri_job_result){.step = job->step,
+                               .steps = job->steps,
+                               .loss = job->record.loss,
+                               .test_loss = job->test.loss,
+                               .test_accuracy = job->test.accuracy,
+                               .samples_per_s = job->trained_s > 0 ? job->trained_samples / job->trained_s : 0};
+    return tri_job_weights_hash(job, &result->weights_hash);
+}
+
+void tri_job_close(tri_job *job)
+{
+    if (!job)
+        return;
+    tri_features_close(job);
+    tri_job_refill_close(job);
+    tri_job_unform(job);
+    tri_kept_fini(&job->elastic.grads);
+    tri_job_roles_close(job);
+    tri_job_guard_close(job);
+    tri_optim_destroy(job->optim);
+    tri_tensors_fini(&job->tensors);
+    tri_free(job->frozen);
+    tri_params_destroy(job->params);
+    tri_pretrained_close(job->source);
+    tri_shares_fini(&job->shares);
+    tri_dataset_close(job->elastic.data);
+    tri_dataset_close(job->elastic.test);
+    tri_held_fini(&job->elastic.held[0]);
+    tri_held_fini(&job->elastic.held[1]);
+    tri_free(job->elastic.resume);
+    tri_free(job->elastic.common);
+    tri_free(job->run_folder);
+    tri_free(job->seen_folder);
+    tri_arena_fini(&job->names_arena);
+    tri_table_release(job->table);
+    tri_config_fini(&job->config);
+    tri_comm_leave(job->own_comm);
+    tri_free(job);
+}

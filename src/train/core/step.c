@@ -1,0 +1,462 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * step.c: one training step, the heart: batch, forward, backward, sum over all shards, move the weights.
+ *
+ * The same text serves one rank and many; what differs lies behind `sync`. A step allocates nothing.
+ */
+#include <math.h>
+#include <stdio.h>
+
+#include "base/events.h"
+#include "base/log.h"
+#include "kernel/tile_threads.h"
+#include "train/core/servers.h"
+#include "train/core/step.h"
+#include "train/elastic/reform.h"
+#include "train/elastic/reform_assignment.h"
+#include "train/features/features.h"
+#include "train/features/observers.h"
+#include "train/features/verify.h"
+
+/* Time since *mark in seconds; *mark moves to now. */
+static double lap(int64_t *mark_ns)
+{
+    int64_t now_ns = tri_now_ns(), passed_ns = now_ns - *mark_ns;
+    *mark_ns = now_ns;
+    return (double)passed_ns / 1e9;
+}
+
+/* The same of a part of a step that traces show. */
+static double lap_of(const tri_job *job, const char *what, int64_t *mark_ns)
+{
+    int64_t start_ns = *mark_ns;
+    double seconds = lap(mark_ns);
+    tri_job_span(job, what, start_ns, *mark_ns);
+    return seconds;
+}
+
+/* Before the gradient: the next step may begin before all of that is there, or control data travel in its tail. */
+static bool control_is_early(const tri_job *job)
+{
+    return job->ahead || !tri_job_control_travels(job);
+}
+
+static void entry_ready(void *arg, int entry)
+{
+    tri_job *job = arg;
+    if (entry == tri_params_tail(job->params) && control_is_early(job))
+        tri_job_control_send(job);
+    job->sync->ops->ready(job->sync, entry);
+}
+
+static tri_status entry_settle(tri_job *job, int entry)
+{
+    tri_sync_slice slice;
+    int64_t mark_ns = tri_now_ns(), start_ns = mark_ns;
+    TRI_TRY(job->sync->ops->wait(job->sync, entry, &slice));
+    if (slice.count == 0)
+        return TRI_OK;
+    job->record.comm += lap(&mark_ns);
+    tri_optim_step(job->optim, &job->moves, job->params->values, job->sync->grads[0], slice.first, slice.count);
+    job->record.optimizer += lap(&mark_ns);
+    job->settling_s += (double)(mark_ns - start_ns) / 1e9;
+    return TRI_OK;
+}
+
+tri_status tri_job_entry_bring(void *arg, int entry, const float **values)
+{
+    tri_job *job = arg;
+    *values = job->params->values + job->params->entries[entry].first;
+    return entry_settle(job, entry);
+}
+
+tri_status tri_job_settle(tri_job *job)
+{
+    for (int entry = 0; job->ahead && entry < job->params->entry_count; entry++)
+        TRI_TRY(entry_settle(job, entry));
+    return job->sync && job->sync->ops->settle ? job->sync->ops->settle(job->sync) : TRI_OK;
+}
+
+/* Time that kernels have waited for the sync, or for sums over the batch, since it was asked last, which is no time of
+ * theirs. */
+static double waited(tri_job *job)
+{
+    int64_t before_ns = job->waited_ns;
+    job->waited_ns = job->sync->waited_ns + job->batch_sums.spent_ns;
+    double seconds = (double)(job->waited_ns - before_ns) / 1e9;
+    job->record.comm += seconds;
+    return seconds;
+}
+
+/* Forward and backward over the shards [first, first + count) of this rank's batch; grads[p] gets the sum of parts[p]
+ * (first counted from `first`). */
+static tri_status run_shards(tri_job *job, const tri_loader_batch *loaded, int64_t first, int64_t count, int part_count,
+                             const tri_tree_part *parts, float *const *grads, tri_graph_ready ready)
+{
+    tri_batch batch = {
+        .shards = (int)count,
+        .rows = loaded->rows + first,
+        .first_sample = loaded->first_sample + first,
+        .input = (const char *)loaded->input + (size_t)first * job->input_nbytes,
+        .target = (const char *)loaded->target + (size_t)first * job->target_nbytes,
+    };
+    const float(*sums)[4];
+    int64_t mark_ns = tri_now_ns();
+    TRI_TRY(tri_graph_grads_set(job->graph, part_count, parts, grads));
+    TRI_TRY(tri_graph_forward(job->graph, &batch, (uint64_t)job->step, true, &sums));
+    TRI_TRY(tri_job_settle(job)); /* what no kernel reads */
+    job->record.forward += lap_of(job, "forward", &mark_ns) - job->settling_s - waited(job);
+    job->settling_s = 0;
+    TRI_TRY(tri_graph_backward(job->graph, ready, job));
+    job->record.backward += lap_of(job, "backward", &mark_ns) - waited(job);
+    return TRI_OK;
+}
+
+/* The tree over one whole subtree that is too large to be computed at once: left half, right half, sum. */
+static tri_status run_subtree(tri_job *job, const tri_loader_batch *loaded, int64_t first, int64_t count, int level,
+                              float *grad)
+{
+    if (count <= job->waves.shards) {
+        tri_tree_part whole = {0, count};
+        return run_shards(job, loaded, first, count, 1, &whole, &grad, NULL);
+    }
+    float *right = job->waves.scratch[level];
+    TRI_TRY(run_subtree(job, loaded, first, count / 2, level + 1, grad));
+    TRI_TRY(run_subtree(job, loaded, first + count / 2, count / 2, level + 1, right));
+    int64_t mark_ns = tri_now_ns();
+    tri_vector_add(job->threads, grad, grad, right, tri_params_grad_count(job->params) + TRI_PARAMS_TAIL);
+    job->record.backward += lap(&mark_ns);
+    return TRI_OK;
+}
+
+/* All of this rank's shards through all stages, of which this rank has its own. */
+static tri_status run_pipeline(tri_job *job, const tri_loader_batch *loaded)
+{
+    tri_batch batch = {.shards = (int)job->shard_count,
+                       .rows = loaded->rows,
+                       .first_sample = loaded->first_sample,
+                       .input = loaded->input,
+                       .target = loaded->target};
+    int64_t mark_ns = tri_now_ns();
+    TRI_TRY(tri_pipeline_train(job->pipeline, &batch, (uint64_t)job->step, job->sync->grads, entry_ready, job));
+    double passed = lap_of(job, "pipeline", &mark_ns);
+    tri_pipeline_times times = tri_pipeline_last_times(job->pipeline);
+    job->record.forward += times.forward;
+    job->record.backward += times.backward + times.adding;
+    job->record.comm += passed - times.forward - times.backward - times.adding;
+    return TRI_OK;
+}
+
+/* All of this rank's shards: at once, so that buckets leave while the backward pass goes on; or piece by piece. */
+static tri_status accumulate(tri_job *job, const tri_loader_batch *loaded)
+{
+    if (job->pipeline)
+        return run_pipeline(job, loaded);
+    if (job->waves.shards == job->shard_count)
+        return run_shards(job, loaded, 0, job->shard_count, job->part_count, job->parts, job->sync->grads, entry_ready);
+    for (int p = 0; p < job->part_count; p++)
+        TRI_TRY(run_subtree(job, loaded, job->parts[p].first, job->parts[p].count, 0, job->sync->grads[p]));
+    for (int entry = tri_params_tail(job->params); entry >= 0; entry--)
+        entry_ready(job, entry);
+    return TRI_OK;
+}
+
+/* All ranks need it before anything moves. */
+static bool judges_by_norm(const tri_job *job)
+{
+    return job->config.optim.clip_norm > 0 || tri_features_want_norm(job);
+}
+
+/* The norm of the mean gradient before it is clipped, where somebody wants to know it: the clipping and the loss scale,
+ * in each step; a reader of the run's lines, now and then. The same on all ranks where they have to find it together.
+ */
+static bool norm_is_wanted(const tri_job *job)
+{
+    int64_t every = job->config.train.norm_every;
+    if (job->sync->ops->squares) /* costs letters of its own */
+        return job->config.optim.clip_norm > 0;
+    bool read = job->metrics || job->console || job->mesh.model_group || !job->sync->whole;
+    return judges_by_norm(job) || (read && every > 0 && job->step % every == 0);
+}
+
+/* Weights move by the mean gradient over all targets of the batch that count: one division, here, at the end. A batch
+ * in which none counts has no loss and moves nothing by its gradient, which is zero. */
+static void figures_find(tri_job *job)
+{
+    const float *tail = job->sync->tail;
+    float weight = tail[TRI_TAIL_WEIGHT], scale = job->scale.now > 0 ? (float)job->scale.now : 1.0f;
+    tri_job_control_read(job);
+    job->record.loss = weight != 0 ? (double)tail[TRI_TAIL_LOSS] / (double)weight : NAN;
+    job->record.known_loss = weight != 0 ? job->record.loss : job->record.known_loss;
+    job->moves = (tri_optim_figures){.step = job->step,
+                                     .lr = job->record.lr,
+                                     .grad_scale = weight != 0 ? 1.0f / weight / scale : 0,
+                                     .buffer_scale = tail[TRI_TAIL_SHARDS] > 0 ? 1.0f / tail[TRI_TAIL_SHARDS] : 0};
+}
+
+/* What this rank moves: its pieces, or the slice whose sums have come. */
+static void weights_step(tri_job *job, tri_sync_slice slice)
+{
+    const tri_sync *sync = job->sync;
+    if (!sync->pieces)
+        tri_optim_step(job->optim, &job->moves, job->params->values, sync->grads[0], slice.first, slice.count);
+    for (int i = 0; sync->pieces && i < sync->piece_count; i++) {
+        const tri_sync_piece *piece = &sync->pieces[i];
+        tri_optim_step_at(job->optim, &job->moves, piece->values, piece->sums, piece->slice.first, piece->slice.count);
+    }
+}
+
+/* All that the step is a function of is known behind it. What ranks do together comes first: where they share layers
+ * out, a bit that has flipped at one of them may let it alone see a loss that is no number, or jumps. */
+static tri_status step_judge(tri_job *job)
+{
+    double norm = NAN, limit = job->config.optim.clip_norm;
+    figures_find(job);
+    float scale = job->moves.grad_scale;
+    if (job->sync->ops->fold)
+        job->sync->ops->fold(job->sync);
+    else
+        tri_params_fold(job->params, job->threads, job->sync->grads[0]);
+    TRI_TRY(tri_job_hook_run(job));
+    if (!job->ahead && norm_is_wanted(job))
+        TRI_TRY(tri_job_gradient_norm(job, &norm));
+    TRI_TRY(tri_features_judge(job, judges_by_norm(job) ? norm : 0));
+    if (!job->ahead && tri_features_want_gradients(job))
+        TRI_TRY(tri_features_gradients(job, scale));
+    if (limit > 0 && norm > limit)
+        job->moves.grad_scale *= (float)(limit / norm);
+    job->sync->grad_scale = job->moves.grad_scale;
+    job->record.grad_norm = norm;
+    return TRI_OK;
+}
+
+/* Of sums that count for nothing nothing stays. */
+static void sums_undo(tri_job *job)
+{
+    if (job->sync->ops->undo && tri_sums_may_be_undone(&job->config))
+        job->sync->ops->undo(job->sync);
+}
+
+/* Where the next step may begin before all sums are there nothing is clipped, and norm and pictures come last. */
+static tri_status move_weights(tri_job *job, tri_sync_slice slice)
+{
+    if (!job->record.skipped)
+        weights_step(job, slice);
+    else
+        sums_undo(job);
+    if (job->roles.on)
+        tri_job_mirror_move(job);
+    bool gradients = job->ahead && tri_features_want_gradients(job);
+    if (gradients || (job->ahead && norm_is_wanted(job)))
+        TRI_TRY(tri_job_settle(job));
+    if (job->ahead && norm_is_wanted(job))
+        TRI_TRY(tri_job_gradient_norm(job, &job->record.grad_norm));
+    if (gradients)
+        TRI_TRY(tri_features_gradients(job, job->moves.grad_scale));
+    return TRI_OK;
+}
+
+/* The sums over all ranks of the batch's gradients, or where the next step may begin before all are there, of the tail.
+ */
+static tri_status sums_make(tri_job *job, const tri_loader_batch *loaded, tri_sync_slice *slice)
+{
+    TRI_TRY(job->sync->ops->begin(job->sync));
+    TRI_TRY(accumulate(job, loaded));
+    if (!control_is_early(job))
+        tri_job_control_send(job);
+    int64_t mark_ns = tri_now_ns();
+    TRI_TRY(tri_job_control_wait(job));
+    TRI_TRY(job->ahead ? job->sync->ops->wait(job->sync, tri_params_tail(job->params), slice)
+                       : job->sync->ops->finish(job->sync, slice));
+    TRI_TRY(tri_job_sums_meet(job));
+    job->record.comm += lap_of(job, "waiting", &mark_ns);
+    return TRI_OK;
+}
+
+/* Sums of weights that were not the same on all replicas count for nothing: these are repaired, and the batch is
+ * computed again. */
+static tri_status sums_verify(tri_job *job, const tri_loader_batch *loaded, tri_sync_slice *slice)
+{
+    TRI_TRY(sums_make(job, loaded, slice));
+    for (job->verify.in_a_row = 0; tri_job_verify_differs(job);) {
+        if (job->ahead)
+            TRI_TRY(job->sync->ops->finish(job->sync, slice));
+        bool same =
+            true; /* of two copies of which one has changed in memory the other one is right: no vote is needed */
+        if (tri_job_mirrors_due(job, job->step))
+            TRI_TRY(tri_job_mirrors_compare(job, "mirrors", &same));
+        TRI_TRY(same ? tri_job_verify_repair(job) : tri_job_mirrors_repair(job));
+        sums_undo(job);
+        TRI_TRY(sums_make(job, loaded, slice));
+    }
+    if (job->verify.every > 0 && job->step % job->verify.every == 0)
+        job->verify.compared = job->step;
+    return TRI_OK;
+}
+
+/* A loss that is no number may be that of a bit that has flipped: before it ends the run parts are compared with their
+ * mirrors, by the calls of those that see nothing wrong. */
+static tri_status doubt(tri_job *job, tri_status status, bool *same)
+{
+    char message[TRI_ERROR_NBYTES];
+    snprintf(message, sizeof(message), "%s", tri_last_error());
+    if (status != TRI_ENUMERIC || !tri_job_mirrors_due(job, job->step))
+        return status;
+    TRI_TRY(tri_job_commit(job, same));
+    job->roles.phase = TRI_STEP_OPEN;
+    return *same ? tri_fail_copy(status, message) : TRI_OK;
+}
+
+/* Likewise where a part of the state and its mirror were not the same: what guards and the loss scale have judged by
+ * then is judged anew. */
+static tri_status step_agree(tri_job *job, const tri_loader_batch *loaded, tri_sync_slice *slice)
+{
+    const tri_step_record begun = job->record;
+    for (job->roles.in_a_row = 0;;) {
+        bool same = true;
+        TRI_TRY(sums_verify(job, loaded, slice));
+        int64_t mark_ns = tri_now_ns();
+        tri_status status = step_judge(job);
+        TRI_TRY(status == TRI_OK ? tri_job_commit(job, &same) : doubt(job, status, &same));
+        job->record.optimizer += lap_of(job, "optimizer", &mark_ns);
+        if (same)
+            return TRI_OK;
+        TRI_TRY(tri_job_mirrors_repair(job));
+        sums_undo(job);
+        TRI_TRY(tri_job_rest_take(job, &job->elastic.before, false));
+        job->record = begun;
+    }
+}
+
+/* Samples of the batch of this step: the last one of an epoch may be short. */
+static int64_t batch_samples(const tri_job *job)
+{
+    int64_t left = job->sampler.count - job->step % job->steps_per_epoch * job->sampler.batch;
+    return left < job->sampler.batch ? left : job->sampler.batch;
+}
+
+/* The next batch, or the part of one that this worker was dealt. */
+static tri_status batch_take(tri_job *job, tri_loader_batch *loaded)
+{
+    tri_job_watch_data(job, true);
+    tri_status status =
+        tri_job_deals(job) == 0
+            ? tri_loader_next(job->loader, loaded)
+            : tri_loader_part(job->loader, job->step, job->sync->part * job->shard_count, job->shard_count, loaded);
+    tri_job_watch_data(job, false);
+    if (status == TRI_OK)
+        tri_job_watch_batch(job, (double)loaded->waited_ns / 1e9, (double)loaded->prepared_ns / 1e9);
+    return status;
+}
+
+static int64_t step_after(const tri_job *job)
+{
+    return job->sync && job->sync->next_step >= 0 ? job->sync->next_step : job->step + 1;
+}
+
+/* Steps that others have made in the meantime are passed over. */
+static void step_advance(tri_job *job)
+{
+    int64_t next = step_after(job);
+    job->step_before = job->step;
+    job->made = job->record;
+    if (next > job->step + 1 && tri_job_deals(job) == 0)
+        tri_loader_seek(job->loader, next);
+    job->step = next;
+    job->used.all = job->used.sum;
+    job->acted = false;
+    job->roles.phase = TRI_STEP_OPEN;
+}
+
+/* Samples are those of all workers. */
+static void count_step(tri_job *job, double seconds)
+{
+    tri_step_record *record = &job->record;
+    const tri_job_figures *figures = &job->figures;
+    int64_t samples = batch_samples(job) * (step_after(job) - job->step);
+    record->other = seconds - record->data - record->forward - record->backward - record->comm - record->optimizer;
+    record->samples_per_s = (double)samples / seconds;
+    record->tokens_per_s = figures->tokens > 0 ? record->samples_per_s * (double)figures->tokens : NAN;
+    record->mfu = figures->peak > 0 ? record->samples_per_s * figures->flops / figures->peak : NAN;
+    record->epoch = (double)step_after(job) / (double)job->steps_per_epoch;
+    uint64_t sent = tri_counter_now(TRI_COUNT_SENT_NBYTES);
+    record->sent_bytes = (int64_t)(sent - job->sent_nbytes);
+    job->sent_nbytes = sent;
+    job->trained_s += seconds;
+    job->trained_samples += (double)samples;
+    tri_counter_add(TRI_COUNT_STEPS, 1);
+    tri_counter_add(TRI_COUNT_SKIPPED, record->skipped);
+    tri_counter_add(TRI_COUNT_SAMPLES, (uint64_t)samples);
+}
+
+/* By steps that are alike: whole batches, as many shards at once as there will be. */
+static void threads_tune(const tri_job *job)
+{
+    if (job->config.train.threads == 0 && job->threads > 1 && !job->waves.searching &&
+        batch_samples(job) == job->sampler.batch)
+        tri_tiles_tune(job->threads, job->record.forward + job->record.backward);
+}
+
+static tri_status step_make(tri_job *job)
+{
+    int64_t start_ns = tri_now_ns(), mark_ns = start_ns;
+    tri_loader_batch loaded;
+    tri_sync_slice slice;
+    job->roles.step_start_ns = start_ns;
+    job->record = (tri_step_record){
+        .step = job->step,
+        .known_loss = job->record.known_loss,
+        .lr = tri_schedule_rate(&job->config.optim, job->step, job->config.train.epochs * job->steps_per_epoch),
+        .grad_norm = NAN};
+    tri_log_step_set(job->step);
+    TRI_TRY(tri_features_step_begin(job));
+    TRI_TRY(batch_take(job, &loaded));
+    job->used.own = loaded.marks;
+    job->record.data = lap_of(job, "data", &mark_ns);
+    job->sync->step = job->step;
+    TRI_TRY(step_agree(job, &loaded, &slice));
+    TRI_TRY(tri_features_before_move(job));
+    mark_ns = tri_now_ns();
+    TRI_TRY(move_weights(job, slice));
+    job->record.optimizer += lap_of(job, "optimizer", &mark_ns);
+    if (job->elastic.on && tri_job_is_apart(job))
+        job->roles.phase = TRI_STEP_MOVED; /* who is missing at the exchange takes no step back */
+    if (job->sync->ops->publish)
+        TRI_TRY(job->sync->ops->publish(job->sync));
+    job->record.comm += lap_of(job, "publish", &mark_ns);
+    tri_job_waves_step(job);
+    tri_job_span(job, "step", start_ns, mark_ns);
+    count_step(job, (double)(tri_now_ns() - start_ns) / 1e9);
+    threads_tune(job);
+    step_advance(job);
+    job->elastic.owes = false;
+    return TRI_OK;
+}
+
+/* Loss scale and guards have judged a step that is not made: that, too, has not been. */
+static void step_undo(tri_job *job)
+{
+    tri_job_rest *under_way = &job->roles.under_way;
+    job->made = job->record;
+    *under_way = tri_job_rest_of(job);
+    under_way->used = job->used.sum;
+    (void)tri_job_rest_take(job, &job->elastic.before, false); /* writes nothing */
+}
+
+tri_status tri_job_step_run(tri_job *job)
+{
+    if (!job->elastic.on)
+        return step_make(job);
+    job->elastic.before = tri_job_rest_of(job);
+    tri_status status = step_make(job);
+    if (status != TRI_OK && job->roles.phase != TRI_STEP_MOVED)
+        step_undo(job);
+    return status;
+}
+
+tri_status tri_job_step_end(tri_job *job)
+{
+    count_step(job, (double)(tri_now_ns() - job->roles.step_start_ns) / 1e9);
+    step_advance(job);
+    return tri_features_step_made(job);
+}

@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * mirrors.c: each role of a spread state is also in the memory of another rank, which moves it as its owner does: by
+ * the sums of the role's gradient, which come to it in each step.
+ *
+ * Nothing moves before all ranks have all sums, their own and those of their mirror: so whoever is left can make a step
+ * that anybody has made, and all that a rank has is of one step (docs/design/recovery.md).
+ */
+#include "train/core/job.h"
+
+#include "base/memory.h"
+#include "comm/comm.h"
+#include "train/elastic/reform_assignment.h"
+#include "train/features/verify.h"
+
+/* Nothing in a stage of layers without weights. */
+int tri_job_own_pieces(const tri_job *job, tri_sync_piece *pieces)
+{
+    const tri_sync *sync = job->sync;
+    const tri_sync_piece all = {
+        .slice = {0, job->params->count}, .values = job->params->values, .sums = sync->pieces ? NULL : sync->grads[0]};
+    const tri_sync_piece *from = sync->pieces ? sync->pieces : &all;
+    int given = sync->pieces ? sync->piece_count : 1, count = 0;
+    for (int i = 0; i < given; i++)
+        if (from[i].slice.count > 0)
+            pieces[count++] = from[i];
+    return count;
+}
+
+/* Pieces of all ranks, as pairs of first and count; those of rank r begin at firsts[r]. */
+static tri_status pieces_gather(tri_job *job, const tri_sync_piece *own, int count, int64_t *counts, int64_t **all)
+{
+    int64_t mine = 2 * count, total = 0, *pairs = tri_alloc_zero((size_t)mine + 1, sizeof(int64_t));
+    *all = NULL;
+    tri_status status = pairs ? tri_all_gather(job->group, &mine, counts, 1, TRI_I64, NULL) : TRI_ENOMEM;
+    for (int i = 0; status == TRI_OK && i < count; i++) {
+        pairs[2 * i] = own[i].slice.first;
+        pairs[2 * i + 1] = own[i].slice.count;
+    }
+    for (int r = 0; status == TRI_OK && r < job->world; r++)
+        total += counts[r];
+    if (status == TRI_OK && !(*all = tri_alloc((size_t)(total + 1) * sizeof(int64_t))))
+        status = TRI_ENOMEM;
+    tri_blocks blocks = {counts, NULL};
+    if (status == TRI_OK)
+        status = tri_all_gather_v(job->group, pairs, *all, &blocks, TRI_I64, NULL);
+    tri_free(pairs);
+    return status;
+}
+
+/* The mirror's pieces, with room for their sums. */
+static tri_status mirror_pieces(tri_job *job, const int64_t *pairs, int count)
+{
+    tri_job_roles *roles = &job->roles;
+    const tri_stock *stock = &roles->now.mirror;
+    int64_t total = 0, at = 0;
+    roles->pieces = tri_alloc_zero((size_t)count + 1, sizeof(tri_sync_piece));
+    for (int i = 0; i < count; i++)
+        total += pairs[2 * i + 1];
+    roles->sums = tri_alloc_bulk((size_t)(total + 1) * sizeof(float));
+    if (!roles->pieces || !roles->sums)
+        return TRI_ENOMEM;
+    for (int i = 0; i < count; i++) {
+        tri_slice slice = {pairs[2 * i], pairs[2 * i + 1]};
+        int64_t place = tri_stock_at(stock, slice.first), last = tri_stock_at(stock, slice.first + slice.count - 1);
+        if (slice.count < 1 || place < 0 || last != place + slice.count - 1)
+            return tri_fail(TRI_EMISMATCH, "rank %d moves elements %lld to %lld, which its mirror does not have",
+                            roles->mirrored, (long long)slice.first, (long long)(slice.first + slice.count));
+        roles->pieces[roles->piece_count++] =
+            (tri_sync_piece){.slice = slice, .values = stock->params->values + place, .sums = roles->sums + at};
+        at += slice.count;
+    }
+    return TRI_OK;
+}
+
+/* Calls of one batch travel at the same time. */
+static tri_status batch_make(tri_job *job, const tri_sync_piece *own, int count, int holder)
+{
+    tri_job_roles *roles = &job->roles;
+    tri_status status = tri_batch_begin(job->group);
+    tri_group_name_next(job->group, "mirrors");
+    for (int i = 0; status == TRI_OK && i < count; i++) {
+        status = tri_send(job->group, own[i].sums, own[i].slice.count, TRI_F32, holder, NULL);
+        roles->nbytes += own[i].slice.count * (int64_t)sizeof(float);
+    }
+    for (int i = 0; status == TRI_OK && i < roles->piece_count; i++)
+        status = tri_receive(job->group, roles->pieces[i].sums, roles->pieces[i].slice.count, TRI_F32, roles->mirrored,
+                             NULL);
+    tri_group_name_next(job->group, "");
+    tri_status ended = tri_batch_end(job->group, &roles->batch);
+    return status == TRI_OK ? ended : status;
+}
+
+static tri_status mirror_make(tri_job *job, tri_sync_piece *own, int64_t *counts, int64_t *holders)
+{
+    tri_job_roles *roles = &job->roles;
+    int64_t *all = NULL, at = 0;
+    int count = tri_job_own_pieces(job, own), holder = -1;
+    int64_t mirrored = roles->mirrored;
+    TRI_TRY(tri_all_gather(job->group, &mirrored, holders, 1, TRI_I64, NULL));
+    for (int r = 0; r < job->world; r++)
+        if (holders[r] == job->rank)
+            holder = r;
+    tri_status status = pieces_gather(job, own, count, counts, &all);
+    for (int r = 0; status == TRI_OK && r < roles->mirrored; r++)
+        at += counts[r];
+    if (status == TRI_OK)
+        status = mirror_pieces(job, all + at, (int)counts[roles->mirrored] / 2);
+    if (status == TRI_OK)
+        status = batch_make(job, own, count, holder);
+    tri_free(all);
+    return status;
+}
+
+tri_status tri_job_mirror_open(tri_job *job)
+{
+    size_t most = (size_t)job->sync->piece_count + 1, ranks = (size_t)job->world;
+    if (!job->roles.on || job->roles.mirrored < 0)
+        return TRI_OK;
+    tri_sync_piece *own = tri_alloc_zero(most, sizeof(*own));
+    int64_t *counts = tri_alloc_zero(2 * ranks, sizeof(int64_t));
+    tri_status status = own && counts ? mirror_make(job, own, counts, counts + ranks) : TRI_ENOMEM;
+    tri_free(own);
+    tri_free(counts);
+    return status == TRI_OK ? tri_job_mirrors_verify_open(job) : status;
+}
+
+void tri_job_mirror_close(tri_job *job)
+{
+    tri_job_roles *roles = &job->roles;
+    tri_batch_destroy(roles->batch);
+    tri_free(roles->pieces);
+    tri_free(roles->sums);
+    roles->batch = NULL;
+    roles->pieces = NULL;
+    roles->sums = NULL;
+    roles->piece_count = 0;
+    roles->nbytes = 0;
+    roles->every = 0;
+}
+
+tri_status tri_job_commit(tri_job *job, bool *same)
+{
+    tri_job_roles *roles = &job->roles;
+    const bool due = tri_job_mirrors_due(job, job->step);
+    *same = true;
+    if (!roles->on || job->world == 1)
+        return TRI_OK;
+    if (roles->batch && (!job->record.skipped || due)) /* a rank whose bits have flipped may judge alone */
+        TRI_TRY_IN(tri_batch_run(roles->batch, NULL), "while mirrors get the sums");
+    roles->phase = TRI_STEP_READY;
+    if (due) {
+        TRI_TRY(tri_job_mirrors_compare(job, "commit", same));
+        if (!*same)
+            roles->phase = TRI_STEP_OPEN;
+        return TRI_OK;
+    }
+    tri_group_name_next(job->group, "commit");
+    tri_status status = tri_barrier(job->group, NULL);
+    tri_group_name_next(job->group, "");
+    return status;
+}
+
+void tri_job_mirror_move(tri_job *job)
+{
+    tri_job_roles *roles = &job->roles;
+    for (int i = 0; !job->record.skipped && i < roles->piece_count; i++) {
+        const tri_sync_piece *piece = &roles->pieces[i];
+        tri_optim_step_at(roles->now.mirror.optim, &job->moves, piece->values, piece->sums, piece->slice.first,
+                          piece->slice.count);
+    }
+    roles->phase = TRI_STEP_MOVED;
+    if (!job->record.skipped)
+        tri_job_mirrors_written(job, &roles->now, job->step + 1);
+}

@@ -1,0 +1,452 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * reform_assignment.c: a generation of a job whose state is spread over its ranks: they take roles in a layout of their
+ * own number, and fill them from what those that are left had in theirs and in their mirrors.
+ *
+ * What a process had stays until it stands in the store that all ranks have theirs: whoever dies meanwhile, all that
+ * are left have the older one, or all have the newer one.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "train/core/build.h"
+#include "train/core/step.h"
+#include "train/elastic/elastic.h"
+#include "train/elastic/reform.h"
+#include "train/elastic/reform_assignment.h"
+#include "train/features/verify.h"
+
+/* --- what the configuration asks for --- */
+
+static bool is_spread(const tri_config *config)
+{
+    const tri_parallel_config *parallel = &config->parallel;
+    return tri_sync_spread(parallel, 2) != TRI_SPREAD_NOTHING || strcmp(parallel->tensor, "1") != 0 ||
+           strcmp(parallel->pipeline, "1") != 0;
+}
+
+static tri_mesh wish_of(const tri_config *config)
+{
+    return (tri_mesh){.tensor = atoi(config->parallel.tensor), .pipeline = atoi(config->parallel.pipeline)};
+}
+
+/* With zero3 all ranks go through the weights equally often. */
+static bool is_even(const tri_config *config)
+{
+    return tri_sync_spread(&config->parallel, 2) == TRI_SPREAD_WEIGHTS &&
+           (config->train.shards_at_once > 0 || strcmp(config->parallel.pipeline, "1") != 0);
+}
+
+tri_status tri_job_roles_open(tri_job *job)
+{
+    tri_job_roles *roles = &job->roles;
+    roles->mirrored = -1;
+    if (!job->elastic.on)
+        return TRI_OK;
+    TRI_TRY(tri_elastic_check(&job->config));
+    roles->on = is_spread(&job->config);
+    if (!roles->on)
+        return TRI_OK;
+    roles->wish = wish_of(&job->config);
+    roles->even = is_even(&job->config);
+    memcpy(roles->cut_at, job->config.parallel.cut_at, sizeof(roles->cut_at));
+    return tri_job_roles_lay(job, 1);
+}
+
+int tri_job_roles_fit(const tri_job *job, int ranks)
+{
+    const tri_job_roles *roles = &job->roles;
+    tri_mesh mesh;
+    return roles->on ? tri_roles_layout(&roles->wish, ranks, roles->even, &mesh) : ranks;
+}
+
+tri_status tri_job_roles_lay(tri_job *job, int ranks)
+{
+    tri_job_roles *roles = &job->roles;
+    tri_parallel_config *parallel = &job->config.parallel;
+    tri_mesh mesh;
+    if (!roles->on)
+        return TRI_OK;
+    (void)tri_roles_layout(&roles->wish, ranks, roles->even, &mesh);
+    snprintf(parallel->tensor, sizeof(parallel->tensor), "%d", mesh.tensor);
+    snprintf(parallel->pipeline, sizeof(parallel->pipeline), "%d", mesh.pipeline);
+    memcpy(parallel->cut_at, roles->cut_at, sizeof(parallel->cut_at));
+    if (mesh.pipeline != roles->wish.pipeline) /* layers to cut at are given for that number of stages */
+        snprintf(parallel->cut_at, sizeof(parallel->cut_at), "[]");
+    return TRI_OK;
+}
+
+/* --- what a process has --- */
+
+/* Is there a step that this set can make? */
+static bool is_due(const tri_job *job, const tri_stock_set *set)
+{
+    return set->what.generation > 0 && job->roles.due.generation == set->what.generation;
+}
+
+tri_role_note tri_job_role_note(const tri_job *job)
+{
+    const tri_job_roles *roles = &job->roles;
+    tri_role_note note = {{roles->kept.what}};
+    if (roles->formed) {
+        note.sets[1] = roles->now.what;
+        note.sets[1].step = job->step;
+        note.sets[1].next = roles->phase == TRI_STEP_READY || is_due(job, &roles->now);
+    }
+    return note;
+}
+
+/* What was here before is all that there is; so are the figures beside it. */
+static tri_status kept_take(tri_job *job)
+{
+    tri_job_roles *roles = &job->roles;
+    roles->formed = false;
+    if (roles->kept.what.generation == 0)
+        return TRI_OK;
+    TRI_TRY(tri_job_rest_take(job, &roles->kept_rest, false));
+    job->acted = roles->kept_acted;
+    return TRI_OK;
+}
+
+/* All have theirs: what was before is of no use to anybody. */
+static void kept_close(tri_job *job)
+{
+    tri_stock_set_close(&job->roles.kept);
+    tri_job_due_close(job);
+    job->roles.settled = true;
+}
+
+/* Which of the two sets counts. */
+static tri_status sets_resolve(tri_job *job)
+{
+    tri_job_roles *roles = &job->roles;
+    bool stands = true;
+    if (roles->settled)
+        return TRI_OK;
+    if (roles->formed)
+        TRI_TRY(job->elastic.formed(job->elastic.called_arg, false, &stands));
+    if (!roles->formed || !stands)
+        return kept_take(job);
+    kept_close(job);
+    if (job->elastic.place) /* nobody has told it, so nothing was said of it then */
+        job->elastic.place->stepped(job->elastic.place->arg, job);
+    return TRI_OK;
+}
+
+tri_status tri_job_roles_resolve(tri_job *job)
+{
+    tri_job_roles *roles = &job->roles;
+    if (!roles->on)
+        return TRI_OK;
+    TRI_TRY(sets_resolve(job));
+    if (roles->formed)
+        tri_job_mirrors_check(job, &roles->now, job->step);
+    if (roles->kept.what.generation > 0)
+        tri_job_mirrors_check(job, &roles->kept, roles->kept.what.step);
+    return TRI_OK;
+}
+
+/* The set that is kept is that after job->step. */
+static void kept_note(tri_job *job)
+{
+    tri_job_roles *roles = &job->roles;
+    roles->kept.what.step = job->step;
+    roles->kept.what.next = is_due(job, &roles->kept);
+    roles->kept_rest = tri_job_rest_of(job);
+    roles->kept_acted = job->acted;
+}
+
+tri_status tri_job_decide(tri_job *job, const tri_job_generation *generation)
+{
+    tri_job_roles *roles = &job->roles;
+    if (!roles->on)
+        return TRI_OK;
+    roles->state = tri_roles_find(generation->notes, generation->count);
+    if (roles->formed && roles->phase == TRI_STEP_READY)
+        TRI_TRY(tri_job_due_keep(job));
+    roles->phase = TRI_STEP_OPEN;
+    bool made = roles->state.generation == roles->due.generation && roles->state.step == roles->due.under_way.step + 1;
+    if (roles->due.generation == 0 || !made)
+        return TRI_OK;
+    if (roles->formed && is_due(job, &roles->now))
+        return tri_job_due_make(job, &roles->now);
+    TRI_TRY(tri_job_due_make(job, &roles->kept));
+    kept_note(job);
+    return TRI_OK;
+}
+
+/* The job's own store is the set's. */
+static void now_close(tri_job *job)
+{
+    tri_stock_set_close(&job->roles.now);
+    job->roles.formed = false;
+    job->params = NULL;
+    job->optim = NULL;
+    tri_shares_fini(&job->shares);
+}
+
+/* What was of use before becomes what is kept; of two, the one that the generation goes on with, or the newer. */
+static void sets_keep(tri_job *job)
+{
+    tri_job_roles *roles = &job->roles;
+    bool older = roles->kept.what.generation > 0 && roles->kept.what.generation == roles->state.generation;
+    if (!roles->formed || older) {
+        now_close(job);
+        return;
+    }
+    tri_stock_set_close(&roles->kept);
+    roles->kept = roles->now;
+    roles->now = (tri_stock_set){0};
+    kept_note(job);
+    now_close(job);
+}
+
+void tri_job_roles_close(tri_job *job)
+{
+    if (!job->roles.on)
+        return;
+    now_close(job);
+    tri_stock_set_close(&job->roles.kept);
+    tri_job_due_close(job);
+}
+
+/* --- a layout --- */
+
+/* Do ranks give each other the rest of the weights, as after a step? What nobody moves does not travel then. */
+static bool is_gathered(const tri_job *job)
+{
+    bool gathered = job->spread == TRI_SPREAD_STATE || job->spread == TRI_SPREAD_GRADIENTS;
+    for (int e = 0; e < job->params->entry_count; e++)
+        gathered = gathered && !job->params->entries[e].frozen;
+    return gathered;
+}
+
+/* Of this rank's role; the mirror's. */
+static tri_status stocks_build(tri_job *job)
+{
+    tri_job_roles *roles = &job->roles;
+    tri_slice *share;
+    int count;
+    tri_tensors_fini(&job->tensors);
+    tri_free(job->frozen);
+    job->frozen = NULL;
+    TRI_TRY(tri_job_build_store(job, &job->elastic.data->info));
+    TRI_TRY(tri_job_open_optim(job));
+    TRI_TRY(tri_shares_of(&job->shares, tri_mesh_zero_rank(&job->mesh), &share, &count));
+    TRI_TRY(tri_stock_make(&job->tensors, job->params, job->optim, share, count, !is_gathered(job), &roles->now.own));
+    return roles->mirrored < 0 ? TRI_OK : tri_job_build_mirror(job, roles->mirrored, &roles->now.mirror);
+}
+
+/* Data ranks over which nothing is spread are replicas: they have the same role. */
+static tri_mesh mesh_of_roles(const tri_job *job)
+{
+    tri_mesh mesh = job->mesh;
+    if (tri_sync_spread(&job->config.parallel, 2) == TRI_SPREAD_NOTHING)
+        mesh.zero = 1;
+    return mesh;
+}
+
+static tri_status mirrored_find(tri_job *job, const tri_mesh *mesh)
+{
+    int *host = tri_alloc((size_t)job->world * 3 * sizeof(int)), *room = host + job->world, *of = room + job->world;
+    if (!host)
+        return TRI_ENOMEM;
+    tri_status status = tri_group_hosts_first(job->group, host);
+    if (status == TRI_OK) {
+        (void)tri_roles_mirror(mesh, host, room, of);
+        job->roles.mirrored = of[job->rank];
+    }
+    tri_free(host);
+    return status;
+}
+
+tri_status tri_job_roles_build(tri_job *job)
+{
+    tri_job_roles *roles = &job->roles;
+    const tri_mesh mesh = mesh_of_roles(job);
+    sets_keep(job);
+    roles->settled = false;
+    TRI_TRY(mirrored_find(job, &mesh));
+    int mirror = roles->mirrored < 0 ? -1 : tri_role_of(&mesh, roles->mirrored);
+    roles->now.what = (tri_role_set){.generation = job->elastic.number,
+                                     .roles = tri_role_count(&mesh),
+                                     .own = tri_role_of(&mesh, job->rank),
+                                     .mirror = mirror};
+    tri_status status = stocks_build(job);
+    if (status != TRI_OK && !roles->now.own.params) { /* not the set's yet */
+        tri_optim_destroy(job->optim);
+        tri_params_destroy(job->params);
+    }
+    return status;
+}
+
+/* --- its contents --- */
+
+static int states_of(const tri_job *job)
+{
+    int count = 0;
+    while (tri_optim_state_name(job->optim, count))
+        count++;
+    return count;
+}
+
+static const tri_stock *stock_of(const tri_stock *stock)
+{
+    return stock->params ? stock : NULL;
+}
+
+/* What has changed in memory (role -1) is not given. */
+static const tri_stock *source_of(bool gives, const tri_stock *stock, int role)
+{
+    return gives && role >= 0 ? stock_of(stock) : NULL;
+}
+
+/* From all that have something of the state to all. */
+static tri_status state_take(tri_job *job, const tri_job_generation *generation)
+{
+    tri_job_roles *roles = &job->roles;
+    bool gives = roles->kept.what.generation == roles->state.generation && roles->kept.what.step == roles->state.step;
+    bool had = roles->kept.what.generation > 0, acted = true;
+    const tri_stock *from[2] = {source_of(gives, &roles->kept.own, roles->kept.what.own),
+                                source_of(gives, &roles->kept.mirror, roles->kept.what.mirror)};
+    const tri_stock *to[2] = {stock_of(&roles->now.own), stock_of(&roles->now.mirror)};
+    int first = -1;
+    for (int r = 0; r < job->world; r++) {
+        const tri_role_set *source = tri_role_source(&generation->notes[r], &roles->state);
+        if (!source)
+            continue;
+        bool done = source->step == roles->state.step && generation->progress[r] % 2 == 1;
+        first = first < 0 ? r : first;
+        acted = acted && done;
+    }
+    tri_job_rest rest = tri_job_rest_of(job);
+    if (job->rank == first && tri_job_state_is_news(job, generation->progress, roles->state.step))
+        TRI_TRY(tri_job_lines_settle(job));
+    TRI_TRY(tri_stocks_move(job->group, &job->tensors, from, to, states_of(job)));
+    if (is_gathered(job)) {
+        TRI_TRY(job->sync->ops->publish(job->sync));
+        TRI_TRY(tri_job_settle(job));
+    }
+    TRI_TRY(tri_broadcast(job->group, &rest, sizeof(rest), TRI_U8, first, NULL));
+    if (!gives)
+        TRI_TRY(tri_job_rest_take(job, &rest, had));
+    job->hashed_step = -1;
+    job->acted = acted;
+    if (!job->acted)
+        job->saved_step = -1; /* whoever was to save it may be gone */
+    return TRI_OK;
+}
+
+/* What is here of a state that cannot be had is of no use. */
+static void lost_tell(const tri_job *job, bool found)
+{
+    const tri_role_state *state = &job->roles.state;
+    char first[32] = "", goes_on[96];
+    if (job->rank != 0)
+        return;
+    if (state->lost < state->roles)
+        snprintf(first, sizeof(first), " (%d%s)", state->first_lost, state->lost > 1 ? ", ..." : "");
+    if (found)
+        snprintf(goes_on, sizeof(goes_on), ": the run goes on from step %lld, its newest checkpoint",
+                 (long long)job->step);
+    else
+        snprintf(goes_on, sizeof(goes_on),
+                 ", and there is no checkpoint (checkpoint.every_steps): the run begins anew");
+    tri_log(TRI_LOG_WARN,
+            "%d of the %d parts%s of the state after step %lld are lost with the workers that held them and their "
+            "mirrors%s",
+            state->lost, state->roles, first, (long long)state->lost_step, goes_on);
+}
+
+/* Nobody has a state, or not all of one. */
+static tri_status state_begin(tri_job *job, const tri_job_generation *generation)
+{
+    tri_job_roles *roles = &job->roles;
+    bool found, partial = roles->state.lost_step > 0;
+    const tri_stock *own[2] = {stock_of(&roles->now.own), NULL};
+    const tri_stock *mirror[2] = {stock_of(&roles->now.mirror), NULL};
+    TRI_TRY(tri_job_state_begin(job, generation->number, &found));
+    if (partial)
+        lost_tell(job, found);
+    else
+        tri_job_begin_tell(job, generation->number, found);
+    job->acted = true;
+    return tri_stocks_move(job->group, &job->tensors, own, mirror, states_of(job));
+}
+
+tri_status tri_job_roles_find(tri_job *job, const tri_job_generation *generation)
+{
+    tri_job_roles *roles = &job->roles;
+    bool behind = false;
+    if (roles->state.generation > 0)
+        TRI_TRY(tri_job_is_behind(job, generation->number, roles->state.step, &behind));
+    TRI_TRY(roles->state.generation > 0 && !behind ? state_take(job, generation) : state_begin(job, generation));
+    roles->formed = true;
+    tri_job_mirrors_written(job, &roles->now, job->step);
+    return TRI_OK;
+}
+
+/* The rank that asks has heard that all have theirs. */
+tri_status tri_job_roles_settle(tri_job *job)
+{
+    int64_t word = 1;
+    bool stands = true;
+    if (!job->roles.on)
+        return TRI_OK;
+    if (job->world > 1 && job->rank == 0)
+        TRI_TRY(job->elastic.formed(job->elastic.called_arg, true, &stands));
+    word = stands;
+    if (job->world > 1)
+        TRI_TRY(tri_broadcast(job->group, &word, 1, TRI_I64, 0, NULL));
+    job->elastic.given_up = word == 0;
+    if (word == 0)
+        return tri_fail(TRI_EPEER, "generation %lld is given up: one of it has lost another before all had their parts",
+                        (long long)job->elastic.number);
+    kept_close(job);
+    return TRI_OK;
+}
+
+/* --- leaving --- */
+
+/* Where several want to leave, partners take turns. */
+static tri_status turns_agree(tri_job *job)
+{
+    tri_job_elastic *elastic = &job->elastic;
+    size_t ranks = (size_t)job->world;
+    int64_t mine[3] = {job->roles.now.what.own, job->roles.now.what.mirror, elastic->wished};
+    int64_t *all = tri_alloc(ranks * sizeof(mine));
+    tri_role_set *sets = tri_alloc_zero(ranks, sizeof(*sets));
+    bool *leaves = tri_alloc_zero(ranks, sizeof(*leaves));
+    tri_status status = all && sets && leaves ? TRI_OK : TRI_ENOMEM;
+    if (status == TRI_OK)
+        status = tri_all_gather(job->group, mine, all, 3, TRI_I64, NULL);
+    for (int r = 0; status == TRI_OK && r < job->world; r++) {
+        sets[r] = (tri_role_set){.own = (int)all[3 * r], .mirror = (int)all[3 * r + 1]};
+        leaves[r] = all[3 * r + 2] != 0;
+    }
+    if (status == TRI_OK) {
+        tri_roles_leave(sets, job->world, leaves);
+        elastic->leaves = leaves[job->rank];
+    }
+    tri_free(all);
+    tri_free(sets);
+    tri_free(leaves);
+    return status;
+}
+
+tri_status tri_job_leave_agree(tri_job *job)
+{
+    tri_job_elastic *elastic = &job->elastic;
+    elastic->leaves = tri_job_is_apart(job) ? job->sync->called >= 1 : elastic->wished;
+    if (job->roles.on && elastic->leavers > 1)
+        TRI_TRY(turns_agree(job));
+    if (!elastic->leaves)
+        return TRI_OK;
+    tri_ledger_yield(job->used.ledger); /* the others go on as soon as it says that it leaves */
+    if (job->metrics)
+        tri_metrics_yield(job->metrics);
+    return TRI_OK;
+}

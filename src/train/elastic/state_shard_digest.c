@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * state_shard_digest.c: has a role's memory changed since it was written? A hash of each tile of weights and state,
+ * taken behind the writing, against one of what is there now. Of the two processes that have a role each knows so much
+ * of its own memory; and the sum of the hashes is the same in both where they have the same elements, wherever these
+ * lie.
+ */
+#include "base/hash_wide.h"
+#include "base/memory.h"
+#include "train/elastic/state_shard.h"
+
+#define TILE_COUNT (INT64_C(1) << 14) /* elements that are hashed at once, at most */
+#define ARRAYS     (1 + TRI_OPTIM_MAX_STATE)
+
+/* Elements of one tensor that lie one after the other in array 0, the weights, or a later one, of state. */
+struct tri_stock_tile {
+    int array, tensor;
+    int64_t at, count;
+    uint64_t seed; /* the same in all processes: which elements these are */
+};
+
+static int arrays_of(const tri_stock *stock)
+{
+    int count = 1;
+    while (tri_optim_state_name(stock->optim, count - 1))
+        count++;
+    return count;
+}
+
+/* Of all arrays; into `tiles` where that is not NULL. Returns how many. */
+static int64_t tiles_list(const tri_stock *stock, tri_stock_tile *tiles)
+{
+    int64_t count = 0;
+    for (int a = 0; a < arrays_of(stock); a++) {
+        const tri_vector *list = a == 0 ? &stock->held_values : &stock->held;
+        for (size_t i = 0; i < list->count; i++) {
+            const tri_holding *held = tri_vector_at(list, i);
+            for (int64_t low = held->low; low < held->high; low += TILE_COUNT, count++) {
+                int64_t left = held->high - low;
+                if (tiles)
+                    tiles[count] = (tri_stock_tile){.array = a,
+                                                    .tensor = held->tensor,
+                                                    .at = held->at + (low - held->low),
+                                                    .count = left < TILE_COUNT ? left : TILE_COUNT,
+                                                    .seed = ((uint64_t)a << 56) + ((uint64_t)i << 36) + (uint64_t)low};
+            }
+        }
+    }
+    return count;
+}
+
+tri_status tri_stock_digests_open(tri_stock *stock)
+{
+    tri_stock_digests *digests = &stock->digests;
+    int64_t count = tiles_list(stock, NULL);
+    digests->tiles = tri_alloc_zero((size_t)count + 1, sizeof(*digests->tiles));
+    digests->written = tri_alloc_zero(2 * (size_t)count + 1, sizeof(uint64_t));
+    if (!digests->tiles || !digests->written)
+        return TRI_ENOMEM;
+    digests->found = digests->written + count;
+    digests->count = tiles_list(stock, digests->tiles);
+    return TRI_OK;
+}
+
+void tri_stock_digests_close(tri_stock *stock)
+{
+    tri_free(stock->digests.tiles);
+    tri_free(stock->digests.written);
+    stock->digests = (tri_stock_digests){0};
+}
+
+tri_status tri_stock_views_open(const tri_stock *stock, tri_stock_views *views)
+{
+    const tri_device_ops *device = stock->params->device;
+    int arrays = arrays_of(stock);
+    *views = (tri_stock_views){0};
+    for (int a = 0; a < arrays; a++) {
+        float *array = a == 0 ? stock->params->values : tri_optim_state(stock->optim, a - 1);
+        int64_t count = a == 0 ? tri_params_held(stock->params) : tri_optim_count(stock->optim);
+        TRI_TRY(tri_device_view_open(&views->arrays[a], device, array, (size_t)count * sizeof(float)));
+        views->count++;
+    }
+    return TRI_OK;
+}
+
+void tri_stock_views_close(tri_stock_views *views)
+{
+    for (int a = 0; a < views->count; a++)
+        tri_device_view_close(&views->arrays[a]);
+    views->count = 0;
+}
+
+typedef struct digest_arg {
+    const tri_stock_tile *tiles;
+    const tri_stock_views *views;
+    uint64_t *out;
+} digest_arg;
+
+static void tile_digest(void *arg, int64_t number)
+{
+    const digest_arg *v = arg;
+    const tri_stock_tile *tile = &v->tiles[number];
+    const float *values = v->views->arrays[tile->array].host;
+    v->out[number] = XXH3_64bits_withSeed(values + tile->at, (size_t)tile->count * sizeof(float), tile->seed);
+}
+
+static tri_status digests_make(const tri_stock *stock, int threads, uint64_t *out)
+{
+    tri_stock_views views;
+    tri_status status = tri_stock_views_open(stock, &views);
+    if (status == TRI_OK)
+        tri_tiles_run(threads, stock->digests.count, tile_digest, &(digest_arg){stock->digests.tiles, &views, out});
+    tri_stock_views_close(&views);
+    return status;
+}
+
+void tri_stock_note(tri_stock *stock, int threads)
+{
+    stock->digests.noted = stock->digests.tiles && digests_make(stock, threads, stock->digests.written) == TRI_OK;
+}
+
+tri_status tri_stock_look(const tri_stock *stock, int threads, tri_stock_sight *sight)
+{
+    const tri_stock_digests *digests = &stock->digests;
+    *sight = (tri_stock_sight){.known = digests->noted, .tensor = -1};
+    if (!digests->tiles)
+        return TRI_OK;
+    TRI_TRY(digests_make(stock, threads, digests->found));
+    for (int64_t i = digests->count - 1; i >= 0; i--) {
+        sight->digest += digests->found[i];
+        if (!digests->noted || digests->found[i] == digests->written[i])
+            continue;
+        sight->changed = true;
+        sight->array = digests->tiles[i].array;
+        sight->tensor = digests->tiles[i].tensor;
+    }
+    return TRI_OK;
+}

@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * best.c: RUN/best: the checkpoint with the least test loss so far, and best.json, which says of what step and how
+ * much.
+ *
+ * A resumed run goes on with the best of the steps before it; one of a later step belongs to a history that is written
+ * anew, and is removed. Rank 0 alone touches the files.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/fs.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "train/checkpointing/arrays.h"
+#include "train/checkpointing/resume.h"
+#include "train/features/evaluate.h"
+#include "train/features/features.h"
+
+#define BEST_FILE "best.json"
+
+static bool is_kept(const tri_job *job)
+{
+    return job->rank == 0 && job->run_folder && job->config.checkpoint.keep_best;
+}
+
+/* JSON is YAML. */
+static tri_status best_read(const char *path, int64_t *step, double *loss)
+{
+    char *text;
+    size_t nbytes;
+    tri_arena arena = {0};
+    tri_yaml *root = NULL;
+    TRI_TRY(tri_fs_read(path, 4096, &text, &nbytes));
+    tri_status status = tri_yaml_parse(&arena, text, nbytes, path, &root);
+    if (status == TRI_OK)
+        status = tri_yaml_int(tri_yaml_find(root, "step"), "step", 0, INT64_MAX, step);
+    if (status == TRI_OK)
+        status = tri_yaml_real(tri_yaml_find(root, "test_loss"), "test_loss", -1e300, 1e300, loss);
+    tri_arena_fini(&arena);
+    tri_free(text);
+    return status;
+}
+
+static tri_status form(tri_job *job)
+{
+    char folder[1200], path[1300];
+    int64_t step;
+    double loss;
+    if (!is_kept(job))
+        return TRI_OK;
+    job->best_loss = INFINITY; /* of this rank's own that may be of a later step, too */
+    snprintf(folder, sizeof(folder), "%s/best", job->run_folder);
+    snprintf(path, sizeof(path), "%s/" BEST_FILE, folder);
+    if (!tri_fs_exists(path))
+        return TRI_OK;
+    tri_status status = best_read(path, &step, &loss);
+    if (status == TRI_OK && step <= job->step) {
+        job->best_loss = loss;
+        return TRI_OK;
+    }
+    if (status != TRI_OK)
+        tri_log(TRI_LOG_WARN, "%s begins anew: %s", folder, tri_last_error());
+    return tri_fs_remove(folder);
+}
+
+tri_status tri_job_best_offer(tri_job *job)
+{
+    char folder[1200], path[1300];
+    int64_t wanted = is_kept(job) && job->test.loss < job->best_loss;
+    bool saved = false;
+    if (job->config.checkpoint.keep_best)
+        TRI_TRY(tri_job_first_decides(job, &wanted));
+    if (!wanted)
+        return TRI_OK;
+    snprintf(folder, sizeof(folder), "%s/best", job->run_folder ? job->run_folder : "");
+    TRI_TRY_IN(tri_job_save_to(job, folder, 1, &saved), "while keeping the best checkpoint");
+    if (!saved) /* told there; or another rank */
+        return TRI_OK;
+    tri_string text = {0};
+    tri_json json = tri_json_object(&text);
+    tri_json_int(&json, "step", job->step);
+    tri_json_real(&json, "test_loss", job->test.loss);
+    tri_status status = tri_json_end(&json);
+    snprintf(path, sizeof(path), "%s/" BEST_FILE, folder);
+    if (status == TRI_OK)
+        status = tri_string_append(&text, "\n");
+    if (status == TRI_OK)
+        status = tri_fs_write_atomic(path, tri_string_text(&text), text.nbytes);
+    tri_string_fini(&text);
+    if (status == TRI_OK)
+        job->best_loss = job->test.loss;
+    else if (status != TRI_ENOMEM) /* the disk: the run goes on, and the next one that is better is kept */
+        tri_log(TRI_LOG_WARN, "%s", tri_last_error());
+    return status == TRI_ENOMEM ? status : TRI_OK;
+}
+
+const tri_feature tri_feature_best = {.name = "best", .form = form};

@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * evaluate.c: loss and accuracy on the validation or test set, every rank its own shards.
+ *
+ * Each shard's sums are added up over the steps in order and only then over shards, in f64: the figures do not depend
+ * on the number of ranks either.
+ */
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "train/core/step.h"
+#include "train/features/evaluate.h"
+#include "train/features/features.h"
+#include "train/features/observers.h"
+
+/* Of ranks that share one model out, and all have the same sums, the first one counts them. */
+static void count_sums(tri_job *job, int64_t first, int64_t count, const float (*sums)[4])
+{
+    if (job->mesh.tensor_rank > 0 || job->mesh.stage > 0)
+        return;
+    for (int64_t s = 0; s < count; s++)
+        for (int column = 0; column < TRI_LOSS_COLUMNS; column++)
+            job->test.sums[(job->test.first_shard + first + s) * TRI_LOSS_COLUMNS + column] += (double)sums[s][column];
+}
+
+/* Adds this rank's share of one test batch to test->sums. */
+static tri_status evaluate_batch(tri_job *job, int64_t step)
+{
+    tri_loader_batch loaded;
+    int64_t all = job->test.shard_count, each = job->pipeline ? all : job->waves.shards;
+    TRI_TRY(tri_loader_next(job->test.loader, &loaded));
+    for (int64_t first = 0; first < all; first += each) {
+        int64_t count = all - first < each ? all - first : each;
+        tri_batch batch = {
+            .shards = (int)count,
+            .rows = loaded.rows + first,
+            .first_sample = loaded.first_sample + first,
+            .input = loaded.input ? (const char *)loaded.input + (size_t)first * job->input_nbytes : NULL,
+            .target = loaded.target ? (const char *)loaded.target + (size_t)first * job->target_nbytes : NULL,
+        };
+        const float(*sums)[4];
+        TRI_TRY(job->pipeline ? tri_pipeline_evaluate(job->pipeline, &batch, (uint64_t)job->step, &sums)
+                              : tri_graph_forward(job->graph, &batch, (uint64_t)job->step, false, &sums));
+        count_sums(job, first, count, sums);
+        if (step == 0 && first == 0)
+            tri_job_show_batch(job, &batch);
+    }
+    return TRI_OK;
+}
+
+/* Asked after every so many batches, since the answer is a message of all ranks. */
+#define STOP_BATCHES 8
+
+/* Whether a signal asks some rank to stop: the same answer on all of them. Where ranks come and go, one that is asked
+ * to leave does so after its step, or at the end of its grace. */
+static tri_status stop_check(tri_job *job, bool *stops)
+{
+    const int number = tri_stop_signal();
+    int64_t asked = number && (!job->elastic.on || number == SIGINT);
+    if (job->world > 1) {
+        tri_group_name_next(job->group, "evaluation, stop");
+        TRI_TRY(tri_all_reduce(job->group, &asked, &asked, 1, TRI_I64, TRI_REDUCE_MAX, NULL));
+        tri_group_name_next(job->group, "");
+    }
+    *stops = asked > 0;
+    return TRI_OK;
+}
+
+tri_status tri_job_evaluate(tri_job *job)
+{
+    if (!job->test.loader)
+        return TRI_OK;
+    TRI_TRY(tri_job_settle(job));
+    int64_t shards = job->sampler.shards, steps = tri_sampler_steps(&job->test.sampler);
+    memset(job->test.sums, 0, (size_t)(shards * TRI_LOSS_COLUMNS) * sizeof(double));
+    for (int64_t step = 0; step < steps; step++) {
+        bool stops = false;
+        if (step % STOP_BATCHES == STOP_BATCHES - 1)
+            TRI_TRY(stop_check(job, &stops));
+        if (stops) {
+            job->test.loss = job->test.accuracy = job->test.perplexity = NAN;
+            return tri_fail(TRI_ECANCELED, "stopped by a signal in an evaluation, after batch %lld of %lld",
+                            (long long)step, (long long)steps);
+        }
+        TRI_TRY(evaluate_batch(job, step));
+    }
+    if (job->world > 1) {
+        tri_group_name_next(job->group, "evaluation");
+        TRI_TRY(tri_all_reduce(job->group, job->test.sums, job->test.sums, shards * TRI_LOSS_COLUMNS, TRI_F64,
+                               TRI_REDUCE_SUM, NULL));
+        tri_group_name_next(job->group, "");
+    }
+    double total[TRI_LOSS_COLUMNS] = {0};
+    for (int64_t s = 0; s < shards; s++)
+        for (int column = 0; column < TRI_LOSS_COLUMNS; column++)
+            total[column] += job->test.sums[s * TRI_LOSS_COLUMNS + column];
+    job->test.loss = total[TRI_TAIL_LOSS] / total[TRI_TAIL_WEIGHT];
+    job->test.weight = total[TRI_TAIL_WEIGHT];
+    job->test.perplexity = job->test.tokens ? exp(job->test.loss) : NAN;
+    job->test.accuracy = job->test.classes ? total[TRI_TAIL_RIGHT] / total[TRI_TAIL_WEIGHT] : NAN;
+    return TRI_OK;
+}
+
+tri_status tri_job_evaluate_and_tell(tri_job *job)
+{
+    tri_status status = tri_job_evaluate(job);
+    if (status == TRI_ECANCELED) { /* what is due after it is done, and the run stops */
+        job->stop_wanted = true;
+        return TRI_OK;
+    }
+    TRI_TRY_IN(status, "while evaluating after step %lld", (long long)job->step);
+    const tri_job_test *test = &job->test;
+    if (!test->loader)
+        return TRI_OK;
+    if (job->metrics)
+        TRI_TRY(tri_metrics_write_test(job->metrics, job->step - 1, test->loss, test->accuracy, test->perplexity));
+    const char *const part = tri_data_part_name(test->part);
+    char accuracy[48] = "", perplexity[48] = "";
+    if (!isnan(test->accuracy)) /* of classes alone */
+        snprintf(accuracy, sizeof(accuracy), "  %s accuracy %.4f", part, test->accuracy);
+    if (!isnan(test->perplexity))
+        snprintf(perplexity, sizeof(perplexity), "  %s perplexity %.4g", part, test->perplexity);
+    if (job->console && job->trained_s > 0) /* a run that was over is told by its end */
+        tri_console_line(job->console, "epoch %.4g  step %lld  loss %.4f  %s loss %.4f%s%s  %.0f samples/s",
+                         job->record.epoch, (long long)job->step, job->record.known_loss, part, test->loss, accuracy,
+                         perplexity, job->trained_samples / job->trained_s);
+    return tri_job_best_offer(job);
+}
+
+static bool is_due(const tri_job *job)
+{
+    const tri_train_config *train = &job->config.train;
+    return tri_job_is_due(job, train->eval_every_steps > 0 ? train->eval_every_steps
+                                                           : train->eval_every * job->steps_per_epoch);
+}
+
+const tri_feature tri_feature_evaluation = {.name = "evaluation", .is_due = is_due, .run = tri_job_evaluate_and_tell};

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * fault_injection.c: where `trireme chaos` may strike a run from within (comm.chaos): how far it is, and a bit of its
+ * weights; or of its part of a spread state, and of the mirror that it keeps.
+ */
+#include "base/chaos.h"
+#include "train/features/features.h"
+#include "train/features/observers.h"
+
+tri_status tri_job_weak_open(const tri_job *job)
+{
+    return job->config.net.chaos ? tri_chaos_offer() : TRI_OK;
+}
+
+/* Bytes that are passed on the way to one of them. */
+typedef struct walk {
+    int64_t left;      /* until that one; negative: it was passed */
+    int64_t passed;    /* so far */
+    unsigned char *at; /* where it is; NULL: not passed yet */
+} walk;
+
+static void walk_on(walk *w, float *values, int64_t count)
+{
+    int64_t nbytes = count * (int64_t)sizeof(float);
+    if (w->left >= 0 && w->left < nbytes)
+        w->at = (unsigned char *)values + w->left;
+    w->left -= nbytes;
+    w->passed += nbytes;
+}
+
+static void stock_walk(walk *w, const tri_stock *stock, bool weights)
+{
+    for (int a = weights ? 0 : 1; stock->params && (a == 0 || tri_optim_state_name(stock->optim, a - 1)); a++) {
+        const tri_vector *list = a == 0 ? &stock->held_values : &stock->held;
+        float *array = a == 0 ? stock->params->values : tri_optim_state(stock->optim, a - 1);
+        for (size_t i = 0; i < list->count; i++) {
+            const tri_holding *held = tri_vector_at(list, i);
+            walk_on(w, array + held->at, held->high - held->low);
+        }
+    }
+}
+
+/* Weights that are here whole, and what has a mirror, or is one. */
+static walk walk_to(const tri_job *job, int64_t byte)
+{
+    const tri_stock_set *now = &job->roles.now;
+    bool whole = job->spread != TRI_SPREAD_WEIGHTS;
+    walk w = {.left = byte};
+    for (int e = 0; whole && e < job->params->entry_count; e++)
+        walk_on(&w, job->params->values + job->params->entries[e].first, job->params->entries[e].count);
+    if (job->roles.on && job->roles.mirrored >= 0) {
+        stock_walk(&w, &now->own, !whole);
+        stock_walk(&w, &now->mirror, true);
+    }
+    return w;
+}
+
+static tri_status step_made(tri_job *job)
+{
+    if (tri_chaos_is_offered())
+        tri_chaos_tell(job->step, walk_to(job, -1).passed);
+    return TRI_OK;
+}
+
+static tri_status step_begin(tri_job *job)
+{
+    int64_t bit = tri_chaos_flip_take();
+    unsigned char *at = bit >= 0 ? walk_to(job, bit / 8).at : NULL;
+    if (at)
+        *at = (unsigned char)(*at ^ (1u << (bit % 8)));
+    return tri_chaos_fail_take();
+}
+
+const tri_feature tri_feature_chaos = {.name = "chaos", .step_begin = step_begin, .step_made = step_made};

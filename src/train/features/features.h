@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * features.h: what a run does besides training, one row of a table each (features.c). The training itself (loop.c,
+ * form.c, reform.c) walks the rows and knows none by name: to take a feature out, delete its row and its file.
+ *
+ * A row does nothing where the configuration does not ask for it. None touches weights, optimizer state or random
+ * numbers of the training. Collective slots are called on all ranks, in the order of the rows.
+ */
+#ifndef TRI_TRAIN_FEATURES_H
+#define TRI_TRAIN_FEATURES_H
+
+#include "train/core/job.h"
+
+typedef struct tri_feature {
+    const char *name;
+    /* The ranks are known, and the weights are those after job->step. In an elastic run once in each generation. */
+    tri_status (*form)(tri_job *job);
+    /* The next step begins. */
+    tri_status (*step_begin)(tri_job *job);
+    /* What this rank says to all ranks with the step, and what all have said, before anything moves. */
+    tri_status (*control_put)(tri_job *job, tri_control *own);
+    void (*control_read)(tri_job *job, const tri_control *sum);
+    /* Whether it judges by the norm of the gradient, and whether it reads the gradients of this step; the same on all
+     * ranks. */
+    bool (*wants_norm)(const tri_job *job);
+    bool (*wants_gradients)(const tri_job *job);
+    /* The sums of the step are there, and its loss; norm: 0 where nobody judges by it. It may mark the step as skipped
+     * in the record, so that nothing moves. */
+    tri_status (*judge)(tri_job *job, double norm);
+    /* Where it wants them; scale: of the mean gradient; collective. */
+    tri_status (*gradients)(tri_job *job, float scale);
+    /* All ranks are about to move the weights. */
+    tri_status (*before_move)(tri_job *job);
+    /* The step is made: its lines. */
+    tri_status (*step_made)(tri_job *job);
+    /* Before it is asked what is due; collective. */
+    tri_status (*look)(tri_job *job);
+    /* Due after this step; the same on all ranks. Then `run`, collective, with the weights of all ranks the same. */
+    bool (*is_due)(const tri_job *job);
+    tri_status (*run)(tri_job *job);
+    /* What was due is done; collective. */
+    tri_status (*step_end)(tri_job *job);
+    /* The ranks part, often since one is lost: nothing is collective. In the reverse order of the rows, as is: */
+    void (*part)(tri_job *job);
+    /* The job ends. */
+    void (*close)(tri_job *job);
+} tri_feature;
+
+extern const tri_feature tri_feature_metrics, tri_feature_ledger, tri_feature_mirrors, tri_feature_replicas,
+    tri_feature_evaluation, tri_feature_samples, tri_feature_tensorboard, tri_feature_live, tri_feature_trace,
+    tri_feature_requests, tri_feature_watch, tri_feature_console, tri_feature_best, tri_feature_saver, tri_feature_peak,
+    tri_feature_chaos, tri_feature_loss_scale, tri_feature_guards;
+
+tri_status tri_features_form(tri_job *job);
+tri_status tri_features_step_begin(tri_job *job);
+tri_status tri_features_control_put(tri_job *job, tri_control *own);
+void tri_features_control_read(tri_job *job, const tri_control *sum);
+bool tri_features_want_norm(const tri_job *job);
+bool tri_features_want_gradients(const tri_job *job);
+tri_status tri_features_judge(tri_job *job, double norm);
+tri_status tri_features_gradients(tri_job *job, float scale);
+tri_status tri_features_before_move(tri_job *job);
+tri_status tri_features_step_made(tri_job *job);
+/* Runs what is due after the step; collective. */
+tri_status tri_features_run_due(tri_job *job);
+tri_status tri_features_step_end(tri_job *job);
+void tri_features_part(tri_job *job);
+void tri_features_close(tri_job *job);
+
+#endif

@@ -1,0 +1,297 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * guard.c: steps that go wrong: a loss or a gradient that is no number (train.on_nonfinite), a loss that jumps
+ * (train.on_spike).
+ *
+ * The judge sees reduced values alone, the loss and the norm of the canonical sums, so all ranks of all layouts decide
+ * alike, and nothing travels for it. A step that is skipped moves nothing, as with the loss scale (loss_scale.c). To
+ * roll back is to skip the step and to take weights and state back to a copy in memory, made when the newest checkpoint
+ * was due. Neither changes the number of a step: its samples do not come again, nor do those since the copy. (To train
+ * the steps since the copy again would give the very weights that skipping gives: all is a function of the step.)
+ */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/events.h"
+#include "base/log.h"
+#include "base/runtime.h"
+#include "train/checkpointing/arrays.h"
+#include "train/core/step.h"
+#include "train/features/features.h"
+#include "train/features/guard.h"
+#include "train/features/observers.h"
+
+#define GROWTH 1000.0 /* times the first loss: a run that has lost its way, not a noisy one */
+
+static tri_guard_act act_of(const char *text)
+{
+    static const char *const names[] = {[TRI_GUARD_OFF] = "off",
+                                        [TRI_GUARD_STOP] = "stop",
+                                        [TRI_GUARD_SKIP] = "skip",
+                                        [TRI_GUARD_ROLLBACK] = "rollback"};
+    for (size_t i = 0; i < TRI_COUNT_OF(names); i++)
+        if (strcmp(names[i], text) == 0)
+            return (tri_guard_act)i;
+    return TRI_GUARD_STOP;
+}
+
+tri_status tri_guard_skip_check(const tri_config *config, const char *what, const char *besides)
+{
+    if (tri_sync_is_apart(&config->parallel) || strcmp(config->parallel.sync, "ps") == 0)
+        return tri_fail(TRI_ECONFIG,
+                        "%s wants all workers to skip the same steps: parallel.sync %s lets each go by itself (%s)",
+                        what, config->parallel.sync, besides);
+    return TRI_OK;
+}
+
+tri_status tri_guard_check(const tri_config *config)
+{
+    const tri_train_config *train = &config->train;
+    const struct {
+        const char *key, *text;
+    } rows[] = {{"train.on_nonfinite", train->on_nonfinite}, {"train.on_spike", train->on_spike}};
+    if (strcmp(train->precision, "f16") == 0 && act_of(train->on_nonfinite) >= TRI_GUARD_SKIP)
+        return tri_fail(TRI_ECONFIG,
+                        "train.on_nonfinite %s: with train.precision f16 the loss scale skips steps whose gradients "
+                        "are no numbers: want stop",
+                        train->on_nonfinite);
+    for (size_t i = 0; i < TRI_COUNT_OF(rows); i++) {
+        char what[64];
+        snprintf(what, sizeof(what), "%s %.16s", rows[i].key, rows[i].text);
+        /* Workers that go by themselves can each leave its own step out; the mean of losses would be each one's too. */
+        bool own = i == 0 && act_of(rows[i].text) == TRI_GUARD_SKIP && tri_sync_is_apart(&config->parallel);
+        if (act_of(rows[i].text) >= TRI_GUARD_SKIP && !own)
+            TRI_TRY(tri_guard_skip_check(config, what, "stop can be had"));
+    }
+    return TRI_OK;
+}
+
+bool tri_guard_skips(const tri_config *config)
+{
+    return act_of(config->train.on_nonfinite) >= TRI_GUARD_SKIP || act_of(config->train.on_spike) >= TRI_GUARD_SKIP;
+}
+
+bool tri_sums_may_be_undone(const tri_config *config)
+{
+    return tri_guard_skips(config) || strcmp(config->train.verify_every, "off") != 0;
+}
+
+bool tri_guard_copies(const tri_config *config)
+{
+    return act_of(config->train.on_nonfinite) == TRI_GUARD_ROLLBACK ||
+           act_of(config->train.on_spike) == TRI_GUARD_ROLLBACK;
+}
+
+/* Elements of what this rank holds: weights, and what it has of the optimizer's arrays. */
+static int64_t array_count(const tri_job *job, int array)
+{
+    return array == 0 ? tri_params_held(job->params) : tri_optim_count(job->optim);
+}
+
+tri_status tri_job_guard_open(tri_job *job)
+{
+    tri_job_guard *guard = &job->guard;
+    guard->on_nonfinite = act_of(job->config.train.on_nonfinite);
+    guard->on_spike = act_of(job->config.train.on_spike);
+    guard->copy_step = -1;
+    if (!tri_guard_copies(&job->config))
+        return TRI_OK;
+    for (int i = 0; i == 0 || tri_optim_state_name(job->optim, i - 1); i++) {
+        int64_t count = array_count(job, i);
+        guard->copies[i] = tri_alloc_bulk((size_t)(count > 0 ? count : 1) * sizeof(float));
+        if (!guard->copies[i])
+            return TRI_ENOMEM;
+    }
+    return TRI_OK;
+}
+
+void tri_job_guard_close(tri_job *job)
+{
+    for (size_t i = 0; i < TRI_COUNT_OF(job->guard.copies); i++)
+        tri_free(job->guard.copies[i]);
+}
+
+tri_status tri_job_guard_spread(tri_job *job)
+{
+    tri_job_guard *guard = &job->guard;
+    double numbers[] = {guard->loss, (double)guard->steps, (double)guard->acts};
+    if (job->world == 1)
+        return TRI_OK;
+    TRI_TRY(tri_broadcast(job->group, numbers, TRI_COUNT_OF(numbers), TRI_F64, 0, NULL));
+    guard->loss = numbers[0];
+    guard->steps = (int64_t)numbers[1];
+    guard->acts = (int64_t)numbers[2];
+    return TRI_OK;
+}
+
+static bool wants_norm(const tri_job *job)
+{
+    return job->guard.on_nonfinite >= TRI_GUARD_SKIP;
+}
+
+/* --- the copy to go back to --- */
+
+/* What this rank holds, and moves: nothing travels. */
+tri_status tri_job_guard_copy(tri_job *job, int64_t step)
+{
+    tri_job_guard *guard = &job->guard;
+    tri_job_arrays arrays;
+    tri_status status = tri_job_arrays_open(job, true, &arrays);
+    for (int i = 0; status == TRI_OK && i < arrays.count; i++)
+        memcpy(guard->copies[i], arrays.views[i].host, (size_t)array_count(job, i) * sizeof(float));
+    tri_job_arrays_close(&arrays);
+    guard->copy_step = step;
+    guard->copy_loss = guard->loss;
+    guard->copy_steps = guard->steps;
+    guard->copy_scale = job->scale;
+    return status;
+}
+
+static tri_status copies_take(tri_job *job)
+{
+    tri_job_guard *guard = &job->guard;
+    tri_job_arrays arrays;
+    tri_status status = tri_job_arrays_open(job, true, &arrays);
+    for (int i = 0; status == TRI_OK && i < arrays.count; i++)
+        memcpy(arrays.views[i].host, guard->copies[i], (size_t)array_count(job, i) * sizeof(float));
+    if (status == TRI_OK)
+        tri_job_arrays_written(&arrays);
+    tri_job_arrays_close(&arrays);
+    guard->loss = guard->copy_loss;
+    guard->steps = guard->copy_steps;
+    job->scale = guard->copy_scale;
+    return status;
+}
+
+static tri_status step_begin(tri_job *job)
+{
+    int64_t every = job->config.checkpoint.every_steps;
+    if (!job->guard.copies[0] || (job->guard.copy_step >= 0 && (every == 0 || job->step % every != 0)))
+        return TRI_OK;
+    TRI_TRY(tri_job_settle(job));
+    TRI_TRY_IN(tri_job_guard_copy(job, job->step), "while copying the weights to go back to");
+    return TRI_OK;
+}
+
+/* --- judging --- */
+
+tri_status tri_job_event_tell(tri_job *job, const char *event, const char *text)
+{
+    tri_event_write(&(tri_event){.start_ns = tri_now_ns(), .what = event, .rank = job->rank});
+    if (tri_job_follows(job))
+        return TRI_OK;
+    if (job->rank == 0 || tri_sync_is_apart(&job->config.parallel)) /* nobody else sees what one of these does */
+        tri_log(TRI_LOG_WARN, "%s", text);
+    if (job->rank == 0)
+        tri_job_live_event(job, event, text);
+    return job->metrics ? tri_metrics_write_event(job->metrics, job->step, event, text) : TRI_OK;
+}
+
+/* `what` happened in this step. */
+static tri_status guard_act(tri_job *job, tri_guard_act act, const char *what)
+{
+    tri_job_guard *guard = &job->guard;
+    int64_t limit = job->config.train.guard_limit;
+    char text[512];
+    if (act == TRI_GUARD_STOP)
+        return tri_fail(TRI_ENUMERIC, "%s", what);
+    if (limit > 0 && guard->acts >= limit)
+        return tri_fail(TRI_ENUMERIC, "%s, and guards have acted %lld times already (train.guard_limit)", what,
+                        (long long)guard->acts);
+    guard->acts++;
+    job->record.skipped = true;
+    if (act == TRI_GUARD_ROLLBACK) {
+        TRI_TRY_IN(copies_take(job), "while rolling back");
+        snprintf(text, sizeof(text), "%s: the weights are those before step %lld again, and go on after this one", what,
+                 (long long)guard->copy_step);
+    } else
+        snprintf(text, sizeof(text), "%s: it moves nothing", what);
+    return tri_job_event_tell(job, act == TRI_GUARD_ROLLBACK ? "rollback" : "skip", text);
+}
+
+/* A batch in which no target counts has no loss, and nothing is wrong with that. */
+static bool loss_is_none(const tri_job *job)
+{
+    return !isfinite(job->record.loss) && job->sync->tail[TRI_TAIL_WEIGHT] != 0;
+}
+
+/* Of one that is none: the sign of a NaN says nothing. */
+static const char *loss_text(const tri_job *job)
+{
+    return isnan(job->record.loss) ? "nan" : job->record.loss > 0 ? "inf" : "-inf";
+}
+
+static tri_status loss_judge(const tri_job *job)
+{
+    if (!loss_is_none(job) || job->scale.now > 0 || job->guard.on_nonfinite != TRI_GUARD_STOP)
+        return TRI_OK;
+    if (job->step == job->first_step) /* nothing has moved yet */
+        return tri_fail(TRI_ENUMERIC,
+                        "the loss of step %lld is %s: samples, targets or the weights to begin with are too large",
+                        (long long)job->step, loss_text(job));
+    return tri_fail(TRI_ENUMERIC, "the loss of step %lld is %s: the learning rate (optim.lr, now %g) may be too high",
+                    (long long)job->step, loss_text(job), job->record.lr);
+}
+
+/* Steps that are left out are not among those that others are compared with. */
+static tri_status spike_judge(tri_job *job)
+{
+    tri_job_guard *guard = &job->guard;
+    const tri_train_config *train = &job->config.train;
+    double loss = job->record.loss;
+    if (guard->on_spike == TRI_GUARD_OFF || !isfinite(loss))
+        return TRI_OK;
+    if (guard->steps >= train->spike_window && guard->loss > 0 && loss > train->spike_factor * guard->loss) {
+        char what[256];
+        snprintf(what, sizeof(what), "the loss of step %lld jumps to %g, from a mean of %g", (long long)job->step, loss,
+                 guard->loss);
+        return guard_act(job, guard->on_spike, what);
+    }
+    guard->steps++;
+    guard->loss +=
+        (loss - guard->loss) / (double)(guard->steps < train->spike_window ? guard->steps : train->spike_window);
+    return TRI_OK;
+}
+
+/* Weights and the run go on as they are: who asked for no guard may know better. */
+static tri_status before_move(tri_job *job)
+{
+    tri_job_guard *guard = &job->guard;
+    char text[256];
+    double loss = job->record.loss;
+    if (!isfinite(loss) || guard->grown)
+        return TRI_OK;
+    if (guard->first_loss == 0)
+        guard->first_loss = loss;
+    if (guard->first_loss <= 0 || loss <= GROWTH * guard->first_loss)
+        return TRI_OK;
+    guard->grown = true;
+    if (job->rank != 0 &&
+        tri_sync_is_apart(&job->config.parallel)) /* each has a loss of its own: one warning is enough */
+        return TRI_OK;
+    snprintf(text, sizeof(text),
+             "the loss has grown from %g to %g by step %lld: a lower learning rate (optim.lr, now %g) or samples and "
+             "targets of a smaller scale (data.normalize) may be needed",
+             guard->first_loss, loss, (long long)job->step, job->record.lr);
+    return tri_job_event_tell(job, "growth", text);
+}
+
+static tri_status judge(tri_job *job, double norm)
+{
+    char what[256];
+    TRI_TRY(loss_judge(job));
+    if (job->record.skipped) /* by the loss scale */
+        return TRI_OK;
+    if (!loss_is_none(job) && isfinite(norm))
+        return spike_judge(job);
+    if (loss_is_none(job))
+        snprintf(what, sizeof(what), "the loss of step %lld is %s", (long long)job->step, loss_text(job));
+    else
+        snprintf(what, sizeof(what), "the gradient of step %lld is no number, its norm is %f", (long long)job->step,
+                 norm);
+    return guard_act(job, job->guard.on_nonfinite, what);
+}
+
+const tri_feature tri_feature_guards = {
+    .name = "guards", .step_begin = step_begin, .wants_norm = wants_norm, .judge = judge, .before_move = before_move};

@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * loss_scale.c: the factor of the loss with values in f16 (train.precision), so that small gradients are not lost.
+ *
+ * It is a power of two, so it costs no figures. The one judge of a step is the norm of the gradient's canonical sums,
+ * which all ranks of all layouts have alike: where it is no number, nobody moves anything, and the factor is halved.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "train/features/features.h"
+#include "train/features/guard.h"
+
+#define LEAST     0x1p-24
+#define MOST      0x1p40
+#define MOST_LOST 40 /* steps in a row that may be skipped */
+
+static bool is_power(int64_t value)
+{
+    return value > 0 && (value & (value - 1)) == 0;
+}
+
+tri_status tri_loss_scale_check(const tri_config *config)
+{
+    const tri_train_config *train = &config->train;
+    if (train->loss_scale != 0 && !is_power(train->loss_scale))
+        return tri_fail(TRI_ECONFIG, "train.loss_scale: want a power of two or 0, found %lld",
+                        (long long)train->loss_scale);
+    if (!is_power(train->loss_scale_init))
+        return tri_fail(TRI_ECONFIG, "train.loss_scale_init: want a power of two, found %lld",
+                        (long long)train->loss_scale_init);
+    if (strcmp(train->precision, "f16") != 0)
+        return TRI_OK;
+    if (strcmp(config->parallel.compress, "none") != 0)
+        return tri_fail(TRI_ECONFIG,
+                        "train.precision f16 changes the scale of the gradients, of which parallel.compress %s would "
+                        "keep back some in the one before (bf16 has no loss scale)",
+                        config->parallel.compress);
+    return tri_guard_skip_check(config, "train.precision f16", "bf16 has no loss scale");
+}
+
+void tri_job_scale_open(tri_job *job)
+{
+    const tri_train_config *train = &job->config.train;
+    if (strcmp(train->precision, "f16") == 0)
+        job->scale.now = (double)(train->loss_scale > 0 ? train->loss_scale : train->loss_scale_init);
+}
+
+static tri_status step_begin(tri_job *job)
+{
+    job->record.loss_scale = job->scale.now > 0 ? job->scale.now : NAN;
+    if (!(job->scale.now > 0))
+        return TRI_OK;
+    if (job->pipeline)
+        tri_pipeline_loss_scale(job->pipeline, (float)job->scale.now);
+    else
+        tri_graph_loss_scale(job->graph, (float)job->scale.now);
+    return TRI_OK;
+}
+
+static tri_status overflowed(tri_job *job)
+{
+    tri_job_scale *scale = &job->scale;
+    bool fixed = job->config.train.loss_scale > 0;
+    double before = scale->now;
+    job->record.skipped = true;
+    scale->good = 0;
+    scale->lost++;
+    if (!fixed && scale->now > LEAST)
+        scale->now /= 2;
+    if (scale->lost >= MOST_LOST)
+        return tri_fail(TRI_ENUMERIC,
+                        "the gradients of %d steps in a row overflow f16, in the end with a loss scale of %g: %s",
+                        MOST_LOST, before,
+                        fixed ? "want a smaller train.loss_scale, or 0 (found by itself)"
+                              : "values beyond 65504 want train.precision bf16, or optim.lr (now too high?) lower");
+    if (job->rank == 0)
+        tri_log(TRI_LOG_INFO, "step %lld is skipped: its gradients overflow f16 with a loss scale of %g%s",
+                (long long)job->step, before, fixed ? "" : ", which is halved");
+    return TRI_OK;
+}
+
+static tri_status judge(tri_job *job, double norm)
+{
+    tri_job_scale *scale = &job->scale;
+    if (!(scale->now > 0))
+        return TRI_OK;
+    if (!isfinite(norm) || !isfinite(job->record.loss))
+        return overflowed(job);
+    scale->lost = 0;
+    scale->good++;
+    if (job->config.train.loss_scale == 0 && scale->good >= job->config.train.loss_scale_window) {
+        scale->good = 0;
+        scale->now = fmin(2 * scale->now, MOST);
+    }
+    return TRI_OK;
+}
+
+tri_status tri_job_scale_spread(tri_job *job)
+{
+    tri_job_scale *scale = &job->scale;
+    double numbers[] = {scale->now, (double)scale->good, (double)scale->lost};
+    if (job->world == 1 || !(scale->now > 0))
+        return TRI_OK;
+    TRI_TRY(tri_broadcast(job->group, numbers, TRI_COUNT_OF(numbers), TRI_F64, 0, NULL));
+    *scale = (tri_job_scale){numbers[0], (int64_t)numbers[1], (int64_t)numbers[2]};
+    return TRI_OK;
+}
+
+static bool wants_norm(const tri_job *job)
+{
+    return job->scale.now > 0;
+}
+
+const tri_feature tri_feature_loss_scale = {
+    .name = "loss scale", .step_begin = step_begin, .wants_norm = wants_norm, .judge = judge};

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * observers.h: what can be seen of a job while it goes on: traces of its steps, wishes for one, and the looks that
+ * ranks take at each other. All does nothing where it is off.
+ */
+#ifndef TRIREME_TRAIN_LOOKS_H
+#define TRIREME_TRAIN_LOOKS_H
+
+#include "train/core/job.h"
+
+/* trace.c: a timeline of some steps; nothing happens where none is wanted. A part of a step is over. */
+void tri_job_span(const tri_job *job, const char *what, int64_t start_ns, int64_t end_ns);
+/* The next steps, of all ranks; the same call on all. RUN/traces/steps-FROM-TO.json. Or steps that come later. */
+tri_status tri_job_trace_ask(tri_job *job, int steps);
+tri_status tri_job_trace_ask_at(tri_job *job, int64_t from, int64_t to);
+bool tri_job_trace_is_due(const tri_job *job);
+
+/* trace_servers.c: what this worker did, for the first one; there, after the window: rows of so many workers, but the
+ * first, and of the servers; `late`: of those that heard of it when it had begun. Workers that do not tell in time have
+ * no rows (NULL). */
+tri_status tri_job_trace_give(tri_job *job, int64_t tag, const tri_trace_rank *own, bool late);
+tri_status tri_job_trace_servers(tri_job *job, int64_t tag, int64_t since_ns, int count, tri_trace_rank *workers,
+                                 tri_trace_servers *servers, bool *late);
+void tri_job_trace_servers_free(tri_trace_servers *servers);
+
+/* notes.c: workers of parameter servers tell each other what they did since the last look, and which steps all trace:
+ * rows[workers], those that have not told so far with wall_s 0. step_s: what a step takes now. */
+tri_status tri_job_notes_meet(tri_job *job, const tri_slow_row *own, double step_s, tri_slow_row *rows);
+/* The first worker, after a window of which some have heard too late: is it tried again, further ahead? */
+bool tri_job_notes_move(tri_job *job, bool late);
+
+/* watch.c: rank 0: it is time; after a step, collective where `look`. */
+bool tri_job_watch_is_due(const tri_job *job);
+tri_status tri_job_watch_step(tri_job *job, bool look);
+/* The main thread begins to wait for its batch, or has it. */
+void tri_job_watch_data(const tri_job *job, bool begins);
+/* What a batch took this rank (tri_loader_batch). */
+void tri_job_watch_batch(tri_job *job, double waited_s, double prepared_s);
+/* Work of this rank that no step has counted: a simulated step's time. */
+void tri_job_watch_add(tri_job *job, double seconds);
+/* Somebody else tells that a rank is slow: why, by the last look, which then is told. "": nothing is known. */
+void tri_job_watch_why(tri_job *job, int rank, char *text, int capacity);
+
+/* fault_injection.c: comm.chaos. Whether `trireme chaos` may strike. */
+tri_status tri_job_weak_open(const tri_job *job);
+/* stragglers.c: whether a configuration can have them replaced; by watch.c, whose rows of all ranks are of so many
+ * steps (collective). */
+tri_status tri_stragglers_check(const tri_config *config, bool elastic);
+tri_status tri_job_stragglers_open(tri_job *job);
+void tri_job_stragglers_close(tri_job *job);
+tri_status tri_job_stragglers_judge(tri_job *job, const tri_slow_row *rows, int64_t steps);
+/* live.c: figures of this rank, where somebody wants them. */
+/* What holds this rank up, and why the others wait for it (NULL: they do not). */
+void tri_job_live_strain(tri_job *job, const tri_strain *strain, const char *cause);
+/* Something for a time line of the run. */
+void tri_job_live_event(tri_job *job, const char *event, const char *text);
+/* show.c: a run for TensorBoard, on all ranks; what is called does nothing where it is off. Somebody else is rank 0. */
+void tri_job_show_yield(tri_job *job);
+/* show_pictures.c: a test batch went up; the first one of an evaluation is kept. */
+void tri_job_show_batch(tri_job *job, const tri_batch *batch);
+
+#endif

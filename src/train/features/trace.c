@@ -1,0 +1,290 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * trace.c: monitor.trace, and traces that are asked for while a run goes on: what all ranks did in some steps, on the
+ * clock of rank 0.
+ *
+ * Communication is in the event ring anyway (base/events.h); phases are written there while the window lasts. After its
+ * last step rank 0 asks each rank what time it has, several times, and takes the answer that came back soonest; then it
+ * is sent what they remember, and writes the file. Workers of parameter servers know no other ranks: trace_servers.c.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/events.h"
+#include "base/fs.h"
+#include "base/log.h"
+#include "monitor/trace.h"
+#include "train/core/build.h"
+#include "train/features/features.h"
+#include "train/features/observers.h"
+
+#define RING_COUNT 65536 /* of the ring */
+#define PINGS      16
+
+struct tri_job_trace {
+    tri_trace_window window;
+    int64_t begin_ns; /* 0: it has not begun */
+    bool over, asked; /* asked: by a signal */
+    bool late;        /* this worker has heard of it when it had begun */
+};
+
+static tri_status form(tri_job *job)
+{
+    if (job->trace || !job->config.monitor.trace[0])
+        return TRI_OK;
+    job->trace = tri_alloc_zero(1, sizeof(*job->trace));
+    if (!job->trace)
+        return TRI_ENOMEM;
+    TRI_TRY_IN(tri_trace_window_read(job->config.monitor.trace, &job->trace->window), "monitor.trace");
+    return tri_job_number(job) == 0 ? tri_trace_path_check(job->trace->window.path) : TRI_OK;
+}
+
+bool tri_job_trace_is_due(const tri_job *job)
+{
+    return job->trace && !job->trace->over;
+}
+
+/* Of workers of servers, one that is past the window tells that it has nothing to tell. */
+tri_status tri_job_trace_ask_at(tri_job *job, int64_t from, int64_t to)
+{
+    char folder[1100];
+    tri_job_trace *trace = job->trace;
+    if (tri_job_follows(job) && job->step > to)
+        return tri_job_trace_give(job, from, &(tri_trace_rank){.lost = true}, true);
+    if (!trace && !(trace = job->trace = tri_alloc_zero(1, sizeof(*trace))))
+        return TRI_ENOMEM;
+    *trace = (tri_job_trace){
+        .asked = true, .late = job->step > from, .window = {.from = from, .to = to < job->steps ? to : job->steps - 1}};
+    if (tri_job_follows(job))
+        return TRI_OK;
+    snprintf(folder, sizeof(folder), "%.1000s/traces", job->run_folder);
+    if (snprintf(trace->window.path, sizeof(trace->window.path), "%.900s/traces/steps-%lld-%lld.json", job->run_folder,
+                 (long long)trace->window.from, (long long)trace->window.to) < 0)
+        return TRI_ENOMEM;
+    if (job->rank == 0 && tri_fs_make_folder(folder) != TRI_OK)
+        tri_log(TRI_LOG_WARN, "a trace was asked for: %s", tri_last_error());
+    return TRI_OK;
+}
+
+tri_status tri_job_trace_ask(tri_job *job, int steps)
+{
+    const tri_job_trace *trace = job->trace;
+    if (!job->run_folder || job->step >= job->steps)
+        return TRI_OK;
+    if (!tri_job_trace_is_due(job))
+        return tri_job_trace_ask_at(job, job->step, job->step + steps - 1);
+    if (job->rank == 0)
+        tri_log(TRI_LOG_WARN, "a trace was asked for while that of steps %lld to %lld is due: ask again after it",
+                (long long)trace->window.from, (long long)trace->window.to);
+    return TRI_OK;
+}
+
+static void part(tri_job *job)
+{
+    tri_job_trace *trace = job->trace;
+    job->asks = (tri_job_asks){.own = job->asks.own};
+    if (!trace || !trace->asked || trace->over)
+        return;
+    trace->over = true;
+    tri_job_who_tell(job, -1);
+    if (job->rank == 0)
+        tri_log(TRI_LOG_WARN, "the trace of steps %lld to %lld is given up: the ranks have changed; ask again",
+                (long long)trace->window.from, (long long)trace->window.to);
+}
+
+static void trace_close(tri_job *job)
+{
+    tri_free(job->trace);
+    job->trace = NULL;
+}
+
+static tri_status step_begin(tri_job *job)
+{
+    tri_job_trace *trace = job->trace;
+    if (!trace || trace->over || trace->begin_ns != 0 || job->step < trace->window.from)
+        return TRI_OK;
+    trace->begin_ns = tri_now_ns();
+    tri_job_who_tell(job, trace->window.from);
+    return TRI_OK;
+}
+
+void tri_job_span(const tri_job *job, const char *what, int64_t start_ns, int64_t end_ns)
+{
+    if (!job->trace || job->trace->over || job->trace->begin_ns == 0)
+        return;
+    tri_event_write(&(tri_event){.start_ns = start_ns,
+                                 .duration_ns = end_ns - start_ns,
+                                 .what = what,
+                                 .rank = job->rank,
+                                 .sequence = (uint32_t)job->step});
+}
+
+/* What this rank remembers of the window. */
+static tri_status rows_read(const tri_job *job, tri_trace_rank *own)
+{
+    tri_event *events = tri_alloc(RING_COUNT * sizeof(*events));
+    own->rows = tri_alloc_zero(RING_COUNT, sizeof(*own->rows));
+    if (!events || !own->rows) {
+        tri_free(events);
+        return TRI_ENOMEM;
+    }
+    uint64_t count = tri_event_read(events, RING_COUNT);
+    int64_t end_ns = tri_now_ns();
+    for (uint64_t i = 0; i < count; i++) {
+        if (events[i].rank != job->rank || events[i].start_ns < job->trace->begin_ns || events[i].start_ns > end_ns)
+            continue;
+        tri_trace_row *row = &own->rows[own->count++];
+        *row = (tri_trace_row){events[i].start_ns, events[i].duration_ns, events[i].nbytes, events[i].sequence, ""};
+        snprintf(row->what, sizeof(row->what), "%s", events[i].what);
+    }
+    own->lost = count == RING_COUNT && events[0].start_ns > job->trace->begin_ns;
+    tri_free(events);
+    return TRI_OK;
+}
+
+/* --- clocks --- */
+
+static tri_status ping(tri_job *job, int other, tri_trace_rank *rank)
+{
+    int64_t best_ns = INT64_MAX;
+    for (int i = 0; i < PINGS; i++) {
+        int64_t before_ns = tri_now_ns(), there_ns;
+        TRI_TRY(tri_send(job->group, &before_ns, 1, TRI_I64, other, NULL));
+        TRI_TRY(tri_receive(job->group, &there_ns, 1, TRI_I64, other, NULL));
+        int64_t way_ns = tri_now_ns() - before_ns;
+        if (way_ns >= best_ns)
+            continue;
+        best_ns = way_ns;
+        rank->ahead_ns = there_ns - before_ns - way_ns / 2;
+        rank->uncertain_ns = way_ns / 2;
+    }
+    return TRI_OK;
+}
+
+static tri_status pong(tri_job *job)
+{
+    for (int i = 0; i < PINGS; i++) {
+        int64_t word;
+        TRI_TRY(tri_receive(job->group, &word, 1, TRI_I64, 0, NULL));
+        word = tri_now_ns();
+        TRI_TRY(tri_send(job->group, &word, 1, TRI_I64, 0, NULL));
+    }
+    return TRI_OK;
+}
+
+/* --- all ranks --- */
+
+static tri_status give(tri_job *job, const tri_trace_rank *own)
+{
+    int64_t head[2] = {own->count, own->lost};
+    TRI_TRY(pong(job));
+    TRI_TRY(tri_send(job->group, head, 2, TRI_I64, 0, NULL));
+    return own->count > 0 ? tri_send(job->group, own->rows, own->count * (int64_t)sizeof(*own->rows), TRI_U8, 0, NULL)
+                          : TRI_OK;
+}
+
+static tri_status take(tri_job *job, int other, tri_trace_rank *rank)
+{
+    int64_t head[2];
+    TRI_TRY(ping(job, other, rank));
+    TRI_TRY(tri_receive(job->group, head, 2, TRI_I64, other, NULL));
+    if (head[0] < 0 || head[0] > RING_COUNT)
+        return tri_fail(TRI_EFORMAT, "rank %d has %lld events to tell of, want at most %d", other, (long long)head[0],
+                        RING_COUNT);
+    rank->count = head[0];
+    rank->lost = head[1] != 0;
+    rank->rows = tri_alloc((size_t)(rank->count + 1) * sizeof(*rank->rows));
+    if (!rank->rows)
+        return TRI_ENOMEM;
+    return rank->count > 0
+               ? tri_receive(job->group, rank->rows, rank->count * (int64_t)sizeof(*rank->rows), TRI_U8, other, NULL)
+               : TRI_OK;
+}
+
+static void file_write(const tri_job *job, tri_trace_rank *ranks, int count, const tri_trace_servers *servers)
+{
+    const tri_trace_window *window = &job->trace->window;
+    bool lost = false;
+    int silent = 0;
+    for (int r = 0; r < count; r++) {
+        lost = lost || (ranks[r].lost && ranks[r].rows);
+        silent += !ranks[r].rows;
+        tri_job_span_id(job, r, window->from, ranks[r].span_id);
+    }
+    for (int s = 0; s < servers->count; s++)
+        lost = lost || servers->servers[s].lost;
+    if (tri_trace_write(window, job->trace_id, ranks, count, servers) != TRI_OK) {
+        tri_log(TRI_LOG_WARN, "monitor.trace: %s", tri_last_error());
+        return;
+    }
+    tri_log(TRI_LOG_INFO, "trace of steps %lld to %lld: %s%s", (long long)window->from, (long long)job->step - 1,
+            window->path, lost ? " (the first ones are missing: too many events)" : "");
+    if (silent > 0)
+        tri_log(TRI_LOG_WARN, "the trace is without %d of %d workers, which have not told in time", silent, count);
+}
+
+/* Sends between ranks; ranks[world], of which the own one is there. */
+static tri_status ranks_meet(tri_job *job, const tri_trace_rank *own, tri_trace_rank *ranks)
+{
+    tri_status status = TRI_OK;
+    tri_group_name_next(job->group, "trace");
+    if (job->rank > 0)
+        status = give(job, own);
+    for (int r = 1; status == TRI_OK && job->rank == 0 && r < job->world; r++)
+        status = take(job, r, &ranks[r]);
+    tri_group_name_next(job->group, "");
+    return status;
+}
+
+static tri_status collect(tri_job *job)
+{
+    const tri_job_trace *trace = job->trace;
+    const bool of_all = !job->servers.client || job->watch || !trace->asked; /* of that others hear by their looks */
+    const int count = of_all ? tri_job_count(job) : 1;
+    tri_trace_rank *ranks = tri_alloc_zero((size_t)count, sizeof(*ranks)), own = {0};
+    tri_trace_servers servers = {0};
+    bool late = false;
+    tri_status status = ranks ? rows_read(job, &own) : TRI_ENOMEM;
+    if (status == TRI_OK)
+        ranks[0] = own;
+    if (status == TRI_OK && !job->servers.client)
+        status = ranks_meet(job, &own, ranks);
+    else if (status == TRI_OK && tri_job_follows(job))
+        status = tri_job_trace_give(job, trace->window.from, &own, trace->late);
+    else if (status == TRI_OK)
+        status = tri_job_trace_servers(job, trace->window.from, trace->begin_ns, count, ranks, &servers, &late);
+    if (status == TRI_OK && tri_job_number(job) == 0 && !tri_job_notes_move(job, late))
+        file_write(job, ranks, count, &servers);
+    tri_job_trace_servers_free(&servers);
+    for (int r = 1; ranks && r < count; r++)
+        tri_free(ranks[r].rows);
+    tri_free(ranks);
+    tri_free(own.rows);
+    return status;
+}
+
+/* The same on all ranks, also on one that others have brought to a later step, or that came later: it is past the end
+ * then, or it traces what is left. */
+static tri_status step_end(tri_job *job)
+{
+    tri_job_trace *trace = job->trace;
+    if (!trace || trace->over)
+        return TRI_OK;
+    int64_t end = trace->window.to + 1 < job->steps ? trace->window.to + 1 : job->steps;
+    if (job->step < end)
+        return TRI_OK;
+    trace->over = true; /* also one that was over before this run of it began */
+    if (job->step_before >= end)
+        return TRI_OK;
+    tri_job_who_tell(job, -1);
+    if (end > trace->window.from)
+        TRI_TRY_IN(collect(job), "while collecting the trace");
+    else if (tri_job_number(job) == 0)
+        tri_log(TRI_LOG_WARN,
+                "monitor.trace: want a step before %lld, where the run ends, found %lld: there is no trace",
+                (long long)job->steps, (long long)trace->window.from);
+    return TRI_OK;
+}
+
+const tri_feature tri_feature_trace = {
+    .name = "trace", .form = form, .step_begin = step_begin, .step_end = step_end, .part = part, .close = trace_close};

@@ -1,0 +1,243 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * watch.c: monitor.watch_every_s: the look that the ranks take at each other: who is slow, why (monitor/slow.h), and
+ * who is so slow that it may have to go (stragglers.c).
+ *
+ * Rank 0 has the clock: when it is time, it says so in the tail of the gradient, so all ranks look after the same step.
+ * They gather a row each, and all see the same rows. Who is slow three times in a row is told, once a minute.
+ */
+#include <stdio.h>
+
+#include "base/disk_wait.h"
+#include "base/log.h"
+#include "comm/comm.h"
+#include "train/features/features.h"
+#include "train/features/observers.h"
+
+#define IN_A_ROW   3
+#define LINKS_MOST 256 /* microseconds each */
+#define AGAIN_NS   (60 * TRI_NS_PER_S)
+
+struct tri_job_watch {
+    tri_slow_row sum;     /* since the last look; its strain is that of the last look */
+    int64_t steps;        /* likewise */
+    tri_slow_row *rows;   /* [world] */
+    tri_link_load *loads; /* [world]: as they were then; NULL: too many to look at */
+    tri_disk_wait *disk;  /* NULL: in a simulation */
+    int64_t looked_ns;
+    tri_slow_verdict last, told;
+    int in_a_row;
+    int64_t told_ns; /* 0: nothing was */
+    bool noted;      /* as an event */
+};
+
+static bool is_on(const tri_job *job)
+{
+    return tri_job_count(job) > 1 && job->config.monitor.watch_every_s > 0;
+}
+
+static void part(tri_job *job)
+{
+    tri_job_stragglers_close(job);
+    if (job->watch) {
+        tri_disk_wait_stop(job->watch->disk);
+        tri_free(job->watch->rows);
+        tri_free(job->watch->loads);
+    }
+    tri_free(job->watch);
+    job->watch = NULL;
+}
+
+/* How the links are now, and the one that was busy longest since the look before. */
+static tri_slow_link links_look(const tri_job *job)
+{
+    tri_slow_link busiest = {.to = -1};
+    tri_link_load *loads = job->watch->loads;
+    for (int peer = 0; loads && peer < job->world; peer++) {
+        const tri_link_load before = loads[peer];
+        loads[peer] = peer == job->rank ? (tri_link_load){0} : tri_comm_load(job->comm, peer);
+        const double busy_s = loads[peer].busy_s - before.busy_s;
+        if (busy_s > busiest.busy_s)
+            busiest = (tri_slow_link){.to = peer,
+                                      .busy_s = busy_s,
+                                      .nbytes = loads[peer].acked_nbytes - before.acked_nbytes,
+                                      .resent_segments = loads[peer].resent_segments - before.resent_segments,
+                                      .round_trip_s = loads[peer].round_trip_s};
+    }
+    return busiest;
+}
+
+static tri_status form(tri_job *job)
+{
+    part(job);
+    if (!is_on(job))
+        return TRI_OK;
+    tri_job_watch *watch = job->watch = tri_alloc_zero(1, sizeof(*job->watch));
+    if (!watch)
+        return TRI_ENOMEM;
+    watch->rows = tri_alloc_zero((size_t)tri_job_count(job), sizeof(*watch->rows));
+    if (job->world <= LINKS_MOST)
+        watch->loads = tri_alloc_zero((size_t)job->world, sizeof(*watch->loads));
+    if (!watch->rows || (job->world <= LINKS_MOST && !watch->loads))
+        return TRI_ENOMEM;
+    watch->last.rank = watch->told.rank = -1;
+    watch->looked_ns = tri_now_ns();
+    tri_strain_read(&watch->sum.strain);
+    TRI_TRY(tri_disk_wait_start(TRI_LOADER_THREAD, &watch->disk));
+    (void)links_look(job);
+    return job->servers.client ? TRI_OK : tri_job_stragglers_open(job);
+}
+
+bool tri_job_watch_is_due(const tri_job *job)
+{
+    return job->watch && job->rank == 0 && /* as each worker of servers is */
+           (double)(tri_now_ns() - job->watch->looked_ns) / 1e9 >= job->config.monitor.watch_every_s;
+}
+
+static void step_add(tri_slow_row *sum, const tri_step_record *record)
+{
+#define PHASE_ADD(name) sum->name += record->name;
+    TRI_PHASE_LIST(PHASE_ADD)
+#undef PHASE_ADD
+}
+
+/* For people: a line, and an event for whoever looks later. */
+static tri_status slow_tell(tri_job *job, const tri_slow_verdict *now, bool line)
+{
+    char text[400];
+    tri_slow_print(now, text, sizeof(text));
+    job->watch->noted = true;
+    if (line) {
+        tri_log(TRI_LOG_WARN, "%s", text);
+        tri_job_live_event(job, "slow", text);
+    }
+    return job->metrics ? tri_metrics_write_slow(job->metrics, job->step - 1, now->rank, tri_slow_name(now->cause),
+                                                 now->share, text)
+                        : TRI_OK;
+}
+
+/* Rank 0. What stragglers.c has told has no event with its cause yet. */
+static tri_status tell(tri_job *job, const tri_slow_verdict *now)
+{
+    tri_job_watch *watch = job->watch;
+    const bool same = now->rank == watch->last.rank;
+    watch->in_a_row = same ? watch->in_a_row + 1 : 1;
+    watch->last = *now;
+    if (tri_job_number(job) != 0 || watch->in_a_row < IN_A_ROW)
+        return TRI_OK;
+    const bool told = now->rank == watch->told.rank && (now->rank < 0 || tri_now_ns() - watch->told_ns < AGAIN_NS);
+    if (told)
+        return now->rank < 0 || watch->noted ? TRI_OK : slow_tell(job, now, false);
+    if (now->rank < 0)
+        tri_log(TRI_LOG_INFO, "rank %d is not slow any more", watch->told.rank);
+    watch->told = *now;
+    watch->told_ns = tri_now_ns();
+    return now->rank < 0 ? TRI_OK : slow_tell(job, now, true);
+}
+
+void tri_job_watch_why(tri_job *job, int rank, char *text, int capacity)
+{
+    tri_job_watch *watch = job->watch;
+    text[0] = 0;
+    if (!watch || watch->last.rank != rank)
+        return;
+    tri_slow_why(&watch->last, text, capacity);
+    watch->told = watch->last;
+    watch->told_ns = tri_now_ns();
+    watch->noted = false;
+}
+
+void tri_job_watch_data(const tri_job *job, bool begins)
+{
+    if (job->watch)
+        tri_disk_wait_data(job->watch->disk, begins);
+}
+
+void tri_job_watch_batch(tri_job *job, double waited_s, double prepared_s)
+{
+    if (!job->watch)
+        return;
+    job->watch->sum.waited += waited_s;
+    job->watch->sum.prepared += prepared_s;
+}
+
+void tri_job_watch_add(tri_job *job, double seconds)
+{
+    if (job->watch)
+        job->watch->sum.forward += seconds;
+}
+
+/* What this rank says of itself; *strain: how it is held up, as the system counts it from the beginning. */
+static tri_slow_row own_row(tri_job *job, tri_strain *strain)
+{
+    tri_job_watch *watch = job->watch;
+    const int64_t now_ns = tri_now_ns();
+    tri_slow_row own = watch->sum;
+    tri_strain_read(strain);
+    tri_disk_wait_read(watch->disk, strain);
+    own.strain = tri_strain_since(strain, &watch->sum.strain);
+    own.link = links_look(job);
+    own.wall_s = (double)(now_ns - watch->looked_ns) / 1e9;
+    watch->sum = (tri_slow_row){.strain = *strain};
+    watch->looked_ns = now_ns;
+    return own;
+}
+
+/* Workers of servers look when each has the time: what a row says is made that of a second. False: some have not told
+ * of themselves yet. */
+static bool rows_level(tri_slow_row *rows, int count)
+{
+    for (int r = 0; r < count; r++) {
+        tri_slow_row *row = &rows[r];
+        double *figures = (double *)row;
+        const double to = row->link.to, round_trip_s = row->link.round_trip_s, wall_s = row->wall_s;
+        if (!(wall_s > 0))
+            return false;
+        for (size_t i = 0; i < sizeof(*row) / sizeof(double); i++)
+            figures[i] /= wall_s;
+        row->link.to = to;
+        row->link.round_trip_s = round_trip_s;
+    }
+    return true;
+}
+
+/* *complete: of all. */
+static tri_status rows_meet(tri_job *job, tri_slow_row *own, int64_t steps, bool *complete)
+{
+    tri_job_watch *watch = job->watch;
+    *complete = true;
+    if (job->servers.client) {
+        TRI_TRY(tri_job_notes_meet(job, own, steps > 0 ? own->wall_s / (double)steps : 0, watch->rows));
+        *complete = rows_level(watch->rows, job->servers.workers);
+        return TRI_OK;
+    }
+    tri_group_name_next(job->group, "who is slow");
+    tri_status status = tri_all_gather(job->group, own, watch->rows, sizeof(*own) / sizeof(double), TRI_F64, NULL);
+    tri_group_name_next(job->group, "");
+    return status;
+}
+
+tri_status tri_job_watch_step(tri_job *job, bool look)
+{
+    tri_job_watch *watch = job->watch;
+    if (!watch)
+        return TRI_OK;
+    step_add(&watch->sum, &job->record);
+    watch->steps++;
+    if (!look)
+        return TRI_OK;
+    tri_strain now;
+    tri_slow_row own = own_row(job, &now);
+    const int64_t steps = watch->steps;
+    watch->steps = 0;
+    bool complete;
+    TRI_TRY_IN(rows_meet(job, &own, steps, &complete), "while looking who is slow");
+    if (!complete)
+        return TRI_OK;
+    tri_slow_verdict verdict = tri_slow_find(watch->rows, tri_job_count(job));
+    tri_job_live_strain(job, &now, verdict.rank == tri_job_number(job) ? tri_slow_name(verdict.cause) : NULL);
+    TRI_TRY(tell(job, &verdict));
+    return tri_job_stragglers_judge(job, watch->rows, steps);
+}
+
+const tri_feature tri_feature_watch = {.name = "watch", .form = form, .part = part};
