@@ -400,6 +400,7 @@ static tri_status csv_rename(tri_dataset *dataset, const tri_class_names *names)
 
 static tri_status csv_describe(const tri_dataset *dataset, tri_string *out)
 {
+    TRI_TRY(tri_string_appendf(out, "%" PRId64 " rows, ", tri_container_of(dataset, csv_dataset, base)->rows));
     return tri_table_describe(dataset->table, out);
 }
 

@@ -45,6 +45,66 @@ static tri_status check_data(const tri_model *model, const tri_dataset_info *inf
     return check_targets(tri_vector_at(&model->values, (size_t)model->target), info);
 }
 
+/* --- batch norms --- */
+
+#define FEW_VALUES 16 /* of a channel: fewer give a mean and variance that are mostly noise */
+
+/* "bn1" of its parameter "bn1.weight". */
+static int norm_name(const tri_model *model, const tri_node *node, const char **name)
+{
+    *name = ((const tri_param_spec *)tri_vector_at(&model->params, (size_t)node->param[0]))->name;
+    const char *dot = strrchr(*name, '.');
+    return dot ? (int)(dot - *name) : (int)strlen(*name);
+}
+
+/* Values of a channel over which a batch norm takes mean and variance, from so many samples. */
+static int64_t norm_values(const tri_model *model, const tri_node *node, int64_t samples)
+{
+    const tri_shape shape = ((const tri_value_spec *)tri_vector_at(&model->values, (size_t)node->input[0]))->sample;
+    return samples * tri_shape_count(shape) / shape.dim[shape.ndim - 1];
+}
+
+/* Of one value the variance is 0 and the output a constant: nothing is learned, and evaluation is off. */
+static tri_status norm_check(const tri_job *job, const tri_model *model, const tri_node *node)
+{
+    const int64_t shards = job->config.train.shards, count = job->sampler.count;
+    const int64_t batch = count > 0 && count < job->config.train.batch ? count : job->config.train.batch;
+    const int64_t values = norm_values(model, node, node->attr.sync ? batch : batch / shards);
+    const char *name;
+    const int length = norm_name(model, node, &name);
+    if (values < 2 && node->attr.sync)
+        return tri_fail(
+            TRI_ECONFIG,
+            "train.batch: the batch norm '%.*s' needs more than one value of each channel, got %lld: want a "
+            "larger batch than %lld",
+            length, name, (long long)values, (long long)batch);
+    if (values < 2)
+        return tri_fail(TRI_ECONFIG,
+                        "train.shards: the batch norm '%.*s' needs more than one value of each channel in every shard, "
+                        "got %lld (%lld samples in %lld shards): want fewer shards, a larger train.batch, or "
+                        "model.sync_batch_norm=true",
+                        length, name, (long long)values, (long long)batch, (long long)shards);
+    if (values < FEW_VALUES && job->rank == 0 && !node->attr.sync)
+        tri_log(
+            TRI_LOG_WARN,
+            "the batch norm '%.*s' takes mean and variance over %lld values in each of %lld shards, which is noisy: "
+            "want %d or more (fewer train.shards, a larger train.batch, or model.sync_batch_norm=true)",
+            length, name, (long long)values, (long long)shards, FEW_VALUES);
+    return TRI_OK;
+}
+
+/* The one with the fewest values: the others have no more to say. */
+static tri_status norms_check(const tri_job *job, const tri_model *model)
+{
+    const tri_node *least = NULL;
+    for (size_t n = 0; n < model->nodes.count; n++) {
+        const tri_node *node = tri_vector_at(&model->nodes, n);
+        if (node->op == TRI_OP_BATCH_NORM && (!least || norm_values(model, node, 1) < norm_values(model, least, 1)))
+            least = node;
+    }
+    return least && !job->forward_only ? norm_check(job, model, least) : TRI_OK;
+}
+
 /* Rows of the embedding that reads the samples; 0: none does, or other ranks have some of them. */
 static int64_t find_rows(const tri_model *model)
 {
@@ -149,6 +209,7 @@ static tri_status store_build(tri_job *job, const tri_model *model)
 {
     TRI_TRY(tri_model_check(model));
     TRI_TRY(check_data(model, &job->info));
+    TRI_TRY(norms_check(job, model));
     job->sample_rows = find_rows(model);
     job->unordered = model->unordered;
     batch_size(job, model);
