@@ -9,6 +9,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "base/path.h"
 #include "data/formats.h"
 
 typedef struct npy_file {
@@ -169,27 +170,46 @@ static tri_status find_file(const tri_data_config *config, const char *name, cha
     return status;
 }
 
-static bool has_file(const tri_data_config *config, const char *name)
+static bool is_archive(const tri_data_config *config)
 {
-    char *path = NULL;
-    bool found = find_file(config, name, &path) == TRI_OK;
-    tri_free(path);
-    return found;
+    return tri_path_ends_in(config->path, ".npz");
 }
 
-static bool npy_can(const tri_data_config *config)
+/* An array of a .npz file. */
+static tri_status open_array(const char *path, const char *name, tri_source *source)
 {
-    return has_file(config, "x_train.npy") || has_file(config, "x_test.npy") || has_file(config, "x.npy");
+    TRI_TRY(tri_source_open(source, path));
+    tri_status status = tri_npz_narrow(source, name);
+    if (status != TRI_OK)
+        tri_source_fini(source);
+    return status;
 }
 
 static tri_status open_source(const tri_data_config *config, const char *name, tri_source *source)
 {
     char *path = NULL;
+    if (is_archive(config))
+        return open_array(config->path, name, source);
     tri_status status = find_file(config, name, &path);
     if (status == TRI_OK)
         status = tri_source_open(source, path);
     tri_free(path);
     return status;
+}
+
+static bool has_file(const tri_data_config *config, const char *name)
+{
+    tri_source source = {0};
+    const bool has = open_source(config, name, &source) == TRI_OK;
+    tri_source_fini(&source);
+    return has;
+}
+
+static bool npy_can(const tri_data_config *config)
+{
+    if (is_archive(config))
+        return tri_fs_exists(config->path);
+    return has_file(config, "x_train.npy") || has_file(config, "x_test.npy") || has_file(config, "x.npy");
 }
 
 static tri_status find_classes(const tri_data_config *config, int64_t *found)
@@ -255,7 +275,7 @@ static tri_status npy_classes(tri_dataset *dataset, int32_t *classes)
 
 const tri_dataset_ops tri_dataset_npy = {
     .name = "npy",
-    .does = "NumPy files: x_train.npy, y_train.npy, x_test.npy, y_test.npy, or x.npy and y.npy",
+    .does = "NumPy files: x_train.npy, y_train.npy, x_test.npy, y_test.npy, or x.npy and y.npy; or these in one .npz",
     .can = npy_can,
     .has = npy_has,
     .open = npy_open,

@@ -19,4 +19,9 @@ typedef struct tri_npy_head {
  * order, structured or other types; TRI_EFORMAT: everything that is no npy head. */
 tri_status tri_npy_head_read(tri_stream *stream, tri_npy_head *head);
 
+/* Leaves of a source that is a .npz file the bytes of one array in it, "x.npy". TRI_ENOTFOUND names those that there
+ * are.
+ */
+tri_status tri_npz_narrow(tri_source *source, const char *name);
+
 #endif

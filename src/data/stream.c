@@ -47,9 +47,10 @@ void tri_source_fini(tri_source *source)
     *source = (tri_source){0};
 }
 
-static bool is_gzip(const tri_source *source)
+static bool is_packed(const tri_source *source)
 {
-    return !source->plain && source->nbytes >= 2 && source->bytes[0] == 0x1f && source->bytes[1] == 0x8b;
+    return source->deflated ||
+           (!source->plain && source->nbytes >= 2 && source->bytes[0] == 0x1f && source->bytes[1] == 0x8b);
 }
 
 static void *zlib_alloc(void *arg, unsigned count, unsigned each)
@@ -67,14 +68,14 @@ static void zlib_free(void *arg, void *memory)
 tri_status tri_stream_open(tri_stream *stream, const tri_source *source)
 {
     *stream = (tri_stream){.source = source};
-    if (!is_gzip(source))
+    if (!is_packed(source))
         return TRI_OK;
     tri_inflate *inflate = tri_alloc_zero(1, sizeof(*inflate));
     if (inflate == NULL)
         return TRI_ENOMEM;
     inflate->zlib.zalloc = zlib_alloc;
     inflate->zlib.zfree = zlib_free;
-    if (inflateInit2(&inflate->zlib, 16 + MAX_WBITS) != Z_OK) {
+    if (inflateInit2(&inflate->zlib, source->deflated ? -MAX_WBITS : 16 + MAX_WBITS) != Z_OK) {
         tri_free(inflate);
         return tri_fail(TRI_ENOMEM, "%s: zlib found no memory", source->origin);
     }
@@ -222,7 +223,9 @@ static tri_status count_inflated(const tri_source *source, uint64_t wanted)
 
 tri_status tri_source_check_length(const tri_source *source, uint64_t wanted)
 {
-    if (is_gzip(source)) {
+    if (source->deflated)
+        return count_inflated(source, wanted);
+    if (is_packed(source)) {
         uint32_t low = 0; /* the last 4 bytes of gzip: the length modulo 2^32 */
         for (size_t i = 0; i < 4 && source->nbytes >= 18; i++)
             low |= (uint32_t)source->bytes[source->nbytes - 4 + i] << (8 * i);

@@ -18,7 +18,8 @@ typedef struct tri_source {
     const unsigned char *bytes;
     size_t nbytes;
     tri_fs_map map; /* bytes NULL: the bytes are the caller's */
-    bool plain;     /* never inflated, whatever the first bytes are */
+    bool plain;     /* never inflated, whatever the first bytes are, */
+    bool deflated;  /* but for this: the bytes are deflated, without a head */
 } tri_source;
 
 /* Maps a file. */

@@ -4,7 +4,9 @@
  */
 #include "data/npy.h"
 
+#include <stdio.h>
 #include <string.h>
+#include <zlib.h>
 
 #include "unit/data/data_files.h"
 
@@ -177,9 +179,160 @@ static void a_negative_label_names_its_sample(void **state)
     tri_string_fini(&y);
 }
 
+static void put(tri_string *out, uint64_t value, int count)
+{
+    for (int i = 0; i < count; i++) {
+        const char byte = (char)(value >> (8 * i));
+        assert_int_equal(tri_string_append_bytes(out, &byte, 1), TRI_OK);
+    }
+}
+
+/* As numpy.savez and savez_compressed write it: the local header has Zip64 lengths; `wide`: the directory, too. */
+static void zip_add(tri_string *archive, tri_string *directory, const char *name, const tri_string *file, bool deflates,
+                    bool wide)
+{
+    unsigned char packed[4096];
+    uLongf nbytes = file->nbytes;
+    const uint64_t local = archive->nbytes;
+    const unsigned char *bytes = (const unsigned char *)file->text;
+    if (deflates) {
+        z_stream zlib = {0};
+        assert_int_equal(deflateInit2(&zlib, 6, Z_DEFLATED, -MAX_WBITS, 8, Z_DEFAULT_STRATEGY), Z_OK);
+        zlib.next_in = (unsigned char *)file->text;
+        zlib.avail_in = (unsigned)file->nbytes;
+        zlib.next_out = packed;
+        zlib.avail_out = sizeof(packed);
+        assert_int_equal(deflate(&zlib, Z_FINISH), Z_STREAM_END);
+        nbytes = zlib.total_out;
+        bytes = packed;
+        deflateEnd(&zlib);
+    }
+    put(archive, 0x04034b50, 4);
+    put(archive, 45, 2);
+    put(archive, 0, 2);
+    put(archive, deflates ? 8 : 0, 2);
+    put(archive, 0, 8);
+    put(archive, UINT32_MAX, 4);
+    put(archive, UINT32_MAX, 4);
+    put(archive, strlen(name), 2);
+    put(archive, 20, 2);
+    assert_int_equal(tri_string_append(archive, name), TRI_OK);
+    put(archive, 1, 2);
+    put(archive, 16, 2);
+    put(archive, file->nbytes, 8);
+    put(archive, nbytes, 8);
+    assert_int_equal(tri_string_append_bytes(archive, bytes, nbytes), TRI_OK);
+    put(directory, 0x02014b50, 4);
+    put(directory, 45 | (uint64_t)45 << 16, 4);
+    put(directory, 0, 2);
+    put(directory, deflates ? 8 : 0, 2);
+    put(directory, 0, 8);
+    put(directory, wide ? UINT32_MAX : nbytes, 4);
+    put(directory, wide ? UINT32_MAX : file->nbytes, 4);
+    put(directory, strlen(name), 2);
+    put(directory, wide ? 28 : 0, 2);
+    put(directory, 0, 10);
+    put(directory, wide ? UINT32_MAX : local, 4);
+    assert_int_equal(tri_string_append(directory, name), TRI_OK);
+    if (!wide)
+        return;
+    put(directory, 1, 2);
+    put(directory, 24, 2);
+    put(directory, file->nbytes, 8);
+    put(directory, nbytes, 8);
+    put(directory, local, 8);
+}
+
+static void npz_make(tri_string *archive, bool deflates, bool wide)
+{
+    tri_string x = {0}, y = {0}, directory = {0};
+    make_npy(&x, 1, X_HEAD, x_values, sizeof(x_values));
+    make_npy(&y, 1, Y_HEAD, y_values, sizeof(y_values));
+    tri_string_clear(archive);
+    zip_add(archive, &directory, "X.npy", &x, deflates, wide);
+    zip_add(archive, &directory, "y.npy", &y, deflates, wide);
+    const uint64_t first = archive->nbytes;
+    assert_int_equal(tri_string_append_bytes(archive, directory.text, directory.nbytes), TRI_OK);
+    put(archive, 0x06054b50, 4);
+    put(archive, 0, 4);
+    put(archive, 2 | 2u << 16, 4);
+    put(archive, directory.nbytes, 4);
+    put(archive, first, 4);
+    put(archive, 0, 2);
+    tri_string_fini(&x);
+    tri_string_fini(&y);
+    tri_string_fini(&directory);
+}
+
+static void arrays_of_an_archive_are_read_stored_or_deflated(void **state)
+{
+    (void)state;
+    char *folder = make_folder(), path[200];
+    snprintf(path, sizeof(path), "%s/all.npz", folder);
+    for (int i = 0; i < 4; i++) {
+        tri_string archive = {0};
+        tri_dataset *dataset;
+        void *samples, *targets;
+        npz_make(&archive, i % 2 > 0, i / 2 > 0);
+        write_file(folder, "all.npz", archive.text, archive.nbytes);
+        tri_data_config config = config_at(path, "auto");
+        strcpy(config.test, "0");
+        assert_int_equal(tri_dataset_open(&config, TRI_PART_TRAIN, &dataset), TRI_OK);
+        assert_int_equal(dataset->info.classes, 3);
+        assert_int_equal(read_whole(dataset, &samples, &targets), TRI_OK);
+        assert_memory_equal(samples, x_values, sizeof(x_values));
+        tri_free(samples);
+        tri_free(targets);
+        tri_dataset_close(dataset);
+        tri_string_fini(&archive);
+    }
+    drop_folder(folder);
+}
+
+static void damaged_archives_are_errors(void **state)
+{
+    (void)state;
+    tri_string archive = {0};
+    npz_make(&archive, true, true);
+    for (size_t i = 0; i < archive.nbytes; i++) {
+        for (int change = 0; change < 2; change++) { /* cut off, or one byte is another one */
+            char *copy = malloc(archive.nbytes);
+            tri_source x, y;
+            tri_dataset *dataset;
+            tri_data_config config = config_default();
+            const size_t nbytes = change ? archive.nbytes : i;
+            memcpy(copy, archive.text, archive.nbytes);
+            copy[i] = (char)(change ? copy[i] ^ 0xff : copy[i]);
+            assert_int_equal(tri_source_init(&x, copy, nbytes, "a"), TRI_OK);
+            assert_int_equal(tri_source_init(&y, copy, nbytes, "a"), TRI_OK);
+            if (tri_npz_narrow(&x, "x.npy") == TRI_OK && tri_npz_narrow(&y, "y.npy") == TRI_OK) {
+                void *samples, *targets;
+                if (tri_npy_parse(&config, &x, &y, &dataset) == TRI_OK) {
+                    (void)read_whole(dataset, &samples, &targets);
+                    tri_free(samples);
+                    tri_free(targets);
+                    tri_dataset_close(dataset);
+                }
+            } else {
+                tri_source_fini(&x);
+                tri_source_fini(&y);
+            }
+            free(copy);
+        }
+    }
+    tri_source source;
+    assert_int_equal(tri_source_init(&source, archive.text, archive.nbytes, "a.npz"), TRI_OK);
+    assert_int_equal(tri_npz_narrow(&source, "x_train.npy"), TRI_ENOTFOUND);
+    assert_error_has("a.npz: want the array x_train, it has: X, y");
+    tri_source_fini(&source);
+    tri_string_fini(&archive);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(arrays_of_an_archive_are_read_stored_or_deflated),
+        cmocka_unit_test(damaged_archives_are_errors),
         cmocka_unit_test(one_pair_is_split_by_a_fraction),
         cmocka_unit_test(two_pairs_are_training_and_test),
         cmocka_unit_test(every_prefix_is_refused),
