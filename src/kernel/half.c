@@ -227,8 +227,7 @@ static int64_t place(const tri_op_desc *desc, tri_dtype dtype, int64_t count, in
 /* Products whose weights are factors in f16. */
 static bool rounds_weights(const tri_op_desc *desc)
 {
-    return tri_op_desc_has(desc, TRI_F16) &&
-           (desc->op == TRI_OP_LINEAR || desc->op == TRI_OP_VOCAB_LOSS || desc->op == TRI_OP_VOCAB_PART);
+    return tri_op_desc_has(desc, TRI_F16) && tri_op_row(desc->op)->rounds_weights;
 }
 
 static void adapter_lay_out(const tri_op_desc *desc, adapter_state *s)

@@ -17,47 +17,48 @@
 #include "kernel/isa.h"
 #include "tensor/tree.h"
 
-/* id, name. Formulas and shapes: reference.c. B = rows of one shard (samples), the first dimension of every activation.
+/* id, name: that of its row, tri_op_<name>, too. Formulas and shapes: reference_*.c. B = rows of one shard (samples),
+ * the first dimension of every activation.
  */
 #define TRI_OP_LIST(X)                                                                                                 \
-    X(TRI_OP_LINEAR, "linear")           /* x[B..,C] w[D,C] (b[D]) -> y[B..,D] = act(x w' + b) */                      \
-    X(TRI_OP_MATMUL, "matmul")           /* a[B..,M,K] b[B..,K,N] -> y[B..,M,N], batched over leading dims */          \
-    X(TRI_OP_CONV, "conv2d")             /* x[B,H,W,C] w[D,C/groups,kh,kw] (b[D]) -> y[B,H',W',D], act, pooled */      \
-    X(TRI_OP_MAX_POOL, "max_pool")       /* x[B,H,W,C] -> y[B,H',W',C] */                                              \
-    X(TRI_OP_AVG_POOL, "avg_pool")       /* divides by the window's area inside the image */                           \
-    X(TRI_OP_GLOBAL_POOL, "global_pool") /* mean over H and W: x[B,H,W,C] -> y[B,C] */                                 \
-    X(TRI_OP_BATCH_NORM, "batch_norm")   /* x[B,..,C] scale[C] shift[C] | mean[C] var[C] -> y, act */                  \
-    X(TRI_OP_LAYER_NORM, "layer_norm")   /* x[B..,C] scale[C] shift[C] -> y */                                         \
-    X(TRI_OP_RELU, "relu")                                                                                             \
-    X(TRI_OP_GELU, "gelu") /* tanh form */                                                                             \
-    X(TRI_OP_SILU, "silu")                                                                                             \
-    X(TRI_OP_TANH, "tanh")                                                                                             \
-    X(TRI_OP_SIGMOID, "sigmoid")                                                                                       \
-    X(TRI_OP_SOFTMAX, "softmax")     /* over the last dimension */                                                     \
-    X(TRI_OP_DROPOUT, "dropout")     /* keyed by seed, step, sample, op, element */                                    \
-    X(TRI_OP_EMBEDDING, "embedding") /* i[B..] (i32) w[V,C] -> y[B..,C] */                                             \
-    X(TRI_OP_ADD, "add")             /* a b -> act(a + b); b as a, or with first dimension 1 (broadcast) */            \
-    X(TRI_OP_MUL, "mul")             /* a b -> a b, shapes as for add */                                               \
-    X(TRI_OP_CONCAT, "concat")       /* two or more inputs along `axis` (>= 1) */                                      \
-    X(TRI_OP_RESHAPE, "reshape")                                                                                       \
-    X(TRI_OP_TRANSPOSE, "transpose")         /* permutes dimensions 1.. by `axes` (the batch stays first) */           \
-    X(TRI_OP_CROSS_ENTROPY, "cross_entropy") /* x[B..,V] i[B..] (i32, < 0: ignored) -> per-shard sums, see below */    \
-    X(TRI_OP_MSE, "mse")                     /* x t[B..] -> sum over elements of (x - t)^2 */                          \
-    X(TRI_OP_GELU_ERF, "gelu_erf")           /* x Phi(x); gelu is its tanh form */                                     \
-    X(TRI_OP_RMS_NORM, "rms_norm")           /* x[B..,C] scale[C] -> y */                                              \
-    X(TRI_OP_SWIGLU, "swiglu")               /* x[B..,2F], gate then up -> y[B..,F] = silu(gate) up */                 \
-    X(TRI_OP_POSITIONS, "positions")         /* x[B,T,C] w[P,C] -> y = x + w[t], T <= P */                             \
-    X(TRI_OP_ROPE, "rope")                   /* turns queries and keys of x[B,T,(H + 2K) D] by their place */          \
-    X(TRI_OP_ATTENTION, "attention")         /* x[B,T,(H + 2K) D] -> y[B,T,H D], causal; queries, keys, values */      \
-    X(TRI_OP_VOCAB_LOSS, "vocab_loss")       /* x[B..,C] i[B..] w[V,C] -> sums: cross_entropy of x w' */               \
-    X(TRI_OP_BIAS, "bias")                   /* x[B..,C] b[C] -> y = x + b */                                          \
-    X(TRI_OP_SHARE_PARTS, "share_parts")     /* x -> y = x; its gradient is added up over `ranks` */                   \
-    X(TRI_OP_SUM_PARTS, "sum_parts")         /* x -> y = x added up over `ranks`; its gradient is y's */               \
-    X(TRI_OP_GATHER_TOKENS, "gather_tokens") /* x[B,T,C] of each of `ranks` -> y[B,ranks T,C]; gradient: added up */   \
-    X(TRI_OP_SPREAD_TOKENS, "spread_tokens") /* x[B,ranks T,C], added up -> y[B,T,C] of `rank`; gradient: gathered */  \
-    X(TRI_OP_VOCAB_PART, "vocab_part")       /* x[B..,C] i[B..] w[V,C] -> state[B..,5] of words first..first + V */    \
-    X(TRI_OP_VOCAB_JOIN, "vocab_join")       /* a[B..,5] b[B..,5] -> state of the words of both */                     \
-    X(TRI_OP_VOCAB_SUMS, "vocab_sums")       /* state[B..,5] i[B..] -> sums, as vocab_loss has them */
+    X(TRI_OP_LINEAR, linear)           /* x[B..,C] w[D,C] (b[D]) -> y[B..,D] = act(x w' + b) */                        \
+    X(TRI_OP_MATMUL, matmul)           /* a[B..,M,K] b[B..,K,N] -> y[B..,M,N], batched over leading dims */            \
+    X(TRI_OP_CONV, conv2d)             /* x[B,H,W,C] w[D,C/groups,kh,kw] (b[D]) -> y[B,H',W',D], act, pooled */        \
+    X(TRI_OP_MAX_POOL, max_pool)       /* x[B,H,W,C] -> y[B,H',W',C] */                                                \
+    X(TRI_OP_AVG_POOL, avg_pool)       /* divides by the window's area inside the image */                             \
+    X(TRI_OP_GLOBAL_POOL, global_pool) /* mean over H and W: x[B,H,W,C] -> y[B,C] */                                   \
+    X(TRI_OP_BATCH_NORM, batch_norm)   /* x[B,..,C] scale[C] shift[C] | mean[C] var[C] -> y, act */                    \
+    X(TRI_OP_LAYER_NORM, layer_norm)   /* x[B..,C] scale[C] shift[C] -> y */                                           \
+    X(TRI_OP_RELU, relu)                                                                                               \
+    X(TRI_OP_GELU, gelu) /* tanh form */                                                                               \
+    X(TRI_OP_SILU, silu)                                                                                               \
+    X(TRI_OP_TANH, tanh)                                                                                               \
+    X(TRI_OP_SIGMOID, sigmoid)                                                                                         \
+    X(TRI_OP_SOFTMAX, softmax)     /* over the last dimension */                                                       \
+    X(TRI_OP_DROPOUT, dropout)     /* keyed by seed, step, sample, op, element */                                      \
+    X(TRI_OP_EMBEDDING, embedding) /* i[B..] (i32) w[V,C] -> y[B..,C] */                                               \
+    X(TRI_OP_ADD, add)             /* a b -> act(a + b); b as a, or with first dimension 1 (broadcast) */              \
+    X(TRI_OP_MUL, mul)             /* a b -> a b, shapes as for add */                                                 \
+    X(TRI_OP_CONCAT, concat)       /* two or more inputs along `axis` (>= 1) */                                        \
+    X(TRI_OP_RESHAPE, reshape)                                                                                         \
+    X(TRI_OP_TRANSPOSE, transpose)         /* permutes dimensions 1.. by `axes` (the batch stays first) */             \
+    X(TRI_OP_CROSS_ENTROPY, cross_entropy) /* x[B..,V] i[B..] (i32, < 0: ignored) -> per-shard sums, see below */      \
+    X(TRI_OP_MSE, mse)                     /* x t[B..] -> sum over elements of (x - t)^2 */                            \
+    X(TRI_OP_GELU_ERF, gelu_erf)           /* x Phi(x); gelu is its tanh form */                                       \
+    X(TRI_OP_RMS_NORM, rms_norm)           /* x[B..,C] scale[C] -> y */                                                \
+    X(TRI_OP_SWIGLU, swiglu)               /* x[B..,2F], gate then up -> y[B..,F] = silu(gate) up */                   \
+    X(TRI_OP_POSITIONS, positions)         /* x[B,T,C] w[P,C] -> y = x + w[t], T <= P */                               \
+    X(TRI_OP_ROPE, rope)                   /* turns queries and keys of x[B,T,(H + 2K) D] by their place */            \
+    X(TRI_OP_ATTENTION, attention)         /* x[B,T,(H + 2K) D] -> y[B,T,H D], causal; queries, keys, values */        \
+    X(TRI_OP_VOCAB_LOSS, vocab_loss)       /* x[B..,C] i[B..] w[V,C] -> sums: cross_entropy of x w' */                 \
+    X(TRI_OP_BIAS, bias)                   /* x[B..,C] b[C] -> y = x + b */                                            \
+    X(TRI_OP_SHARE_PARTS, share_parts)     /* x -> y = x; its gradient is added up over `ranks` */                     \
+    X(TRI_OP_SUM_PARTS, sum_parts)         /* x -> y = x added up over `ranks`; its gradient is y's */                 \
+    X(TRI_OP_GATHER_TOKENS, gather_tokens) /* x[B,T,C] of each of `ranks` -> y[B,ranks T,C]; gradient: added up */     \
+    X(TRI_OP_SPREAD_TOKENS, spread_tokens) /* x[B,ranks T,C], added up -> y[B,T,C] of `rank`; gradient: gathered */    \
+    X(TRI_OP_VOCAB_PART, vocab_part)       /* x[B..,C] i[B..] w[V,C] -> state[B..,5] of words first..first + V */      \
+    X(TRI_OP_VOCAB_JOIN, vocab_join)       /* a[B..,5] b[B..,5] -> state of the words of both */                       \
+    X(TRI_OP_VOCAB_SUMS, vocab_sums)       /* state[B..,5] i[B..] -> sums, as vocab_loss has them */
 
 typedef enum tri_op {
 #define TRI_OP_ENUM(id, name) id,
@@ -93,11 +94,13 @@ typedef struct tri_op_attr {
     int64_t rope_context;                          /* the context it was trained on before */
     int64_t first; /* embedding, vocab_part: number of the first word, that of row 0 of the table; positions: of the
                       first token; dropout: of the first element of a sample; attention: of the first head of dropout */
-    int64_t words; /* vocab_part, vocab_sums: of the whole vocabulary */
-    int64_t whole; /* dropout: elements of a whole sample; attention: heads of a whole layer; 0: all are here */
-    int parts;     /* layer_norm, rms_norm, bias of x[B,T,C]: the tokens of a sample are in so many parts: gradients of
-                      parameters are sums over the tokens of a part, then over samples, then over parts and ranks by
-                      their tree; 0: over the rows in order */
+    int64_t units, width; /* linear, conv2d: D; embedding: V and C; positions: P; vocab_loss, vocab_part: V */
+    tri_shape to;         /* reshape: of one sample */
+    int64_t words;        /* vocab_part, vocab_sums: of the whole vocabulary */
+    int64_t whole;        /* dropout: elements of a whole sample; attention: heads of a whole layer; 0: all are here */
+    int parts; /* layer_norm, rms_norm, bias of x[B,T,C]: the tokens of a sample are in so many parts: gradients of
+                  parameters are sums over the tokens of a part, then over samples, then over parts and ranks by
+                  their tree; 0: over the rows in order */
     int ranks, rank; /* that share parts, tokens or words out (tri_op_ranks); 0 = 1, alone */
 } tri_op_attr;
 
@@ -190,7 +193,7 @@ typedef struct tri_kernel tri_kernel; /* one planned op */
 
 typedef struct tri_kernel_ops {
     tri_op op;
-    const char *name;                     /* "winograd", "dnnl", "tiles", "reference" */
+    const char *name;                     /* "winograd", "dnnl", "tiles"; NULL: the reference */
     bool (*can)(const tri_op_desc *desc); /* NULL: always */
     /* Fills kernel->saved_nbytes (per shard), kernel->scratch_nbytes and kernel->state (the kernel's own). */
     tri_status (*plan)(const tri_op_desc *desc, tri_kernel *kernel);
@@ -215,6 +218,34 @@ struct tri_kernel {
     size_t scratch_nbytes; /* per call */
     void *state;
 };
+
+/* What an op is: all that differs between ops and is no kernel of a device. The row lies beside the reference. */
+typedef struct tri_op_ops {
+    int inputs, max_inputs; /* 0: 1; 0: as many as inputs */
+    /* Shapes of one shard: the output's and those of parameters, with every check that a kernel relies on. */
+    tri_status (*infer)(tri_op_desc *desc);
+    double (*value)(double x);                   /* an op on each element alone: y */
+    double (*slope)(double x, double y);         /* and dy/dx, of the one that backward reads; the other is 0 */
+    double (*products)(const tri_op_desc *desc); /* multiplications of one pass over one shard; NULL: not counted */
+    bool squares;                                /* its products are of input 0 with itself: backward is two passes */
+    /* Bytes per sample that ranks (attr.ranks) exchange, forward and backward, as sums; NULL: few. */
+    double (*exchange)(const tri_op_desc *desc);
+    int exchanges; /* times; 0: 1 */
+
+    bool loss;            /* the output is TRI_LOSS_COLUMNS sums of each shard; ends a model */
+    bool makes_logits;    /* loss: multiplies what goes in to logits */
+    bool begins_gradient; /* backward starts here: gradients are multiplied by loss_scale */
+    bool rounds_weights;  /* parameter 0 is rounded to f16 where values are */
+    bool gives_half;      /* with a precision of 16 bits values are of it from here on */
+    bool gives_f32;       /* the output is f32 whatever goes in */
+    bool fuses_relu;      /* takes attr.relu */
+    bool renames;         /* the output is input 0 in another shape */
+    bool reads_table;     /* input 0 has numbers of rows of parameter 0; takes desc.adds */
+    bool weights_wait;    /* the gradient of parameter 0 may be formed long after that of input 0 */
+    tri_kernel_ops reference;
+} tri_op_ops;
+/* NULL for what is no op. */
+const tri_op_ops *tri_op_row(tri_op op);
 
 /* Losses: output is f32[shards * 4]: for each shard the sum of losses, the count of targets (weight), the number
  * predicted right (argmax; mse: 0), and 0. Their backward writes dinput[0] = d(sum of losses)/dx (times loss_scale),
@@ -246,10 +277,9 @@ const tri_kernel_ops *tri_kernel_choose(const char *kind, const tri_op_desc *des
 
 /* Shape of the output, for the shapes of one shard; checks everything: TRI_EINVAL names op, wanted, found. Fills
  * desc->output, output_dtype (f32; the caller may make it bf16 or f16 but for losses) and desc->param[] shapes and
- * param_count. `units`: linear D, conv2d D, embedding V (rows) with `width` C. `reshape_to`: of reshape, the batch
- * dimension included. Targets and indices outside of the classes (rows) are no error at run time: the target is
- * ignored, the embedding is zero. */
-tri_status tri_op_infer(tri_op_desc *desc, int64_t units, int64_t width, tri_shape reshape_to);
+ * param_count. Targets and indices outside of the classes (rows) are no error at run time: the target is ignored, the
+ * embedding is zero. */
+tri_status tri_op_infer(tri_op_desc *desc);
 
 /* Fixed tiles over a flat range, each by one thread; threads 1 runs inline. Only loops whose tiles are independent. */
 typedef void (*tri_tile_fn)(void *arg, int64_t tile);

@@ -7,7 +7,7 @@
  */
 #include <math.h>
 
-#include "kernel/row.h"
+#include "kernel/infer.h"
 
 static double dot(const float *a, const float *b, int64_t count)
 {
@@ -134,11 +134,29 @@ static void attention_backward(const tri_kernel *kernel, const tri_op_call *call
     }
 }
 
-const tri_kernel_ops tri_reference_attention = {
-    .op = TRI_OP_ATTENTION,
-    .name = "reference",
-    .plan = attention_plan,
-    .forward = attention_forward,
-    .backward = attention_backward,
-    .backward_input = true,
+static tri_status infer_attention(tri_op_desc *desc)
+{
+    TRI_TRY(tri_infer_heads(desc));
+    if (!(desc->attr.rate >= 0 && desc->attr.rate < 1)) {
+        return tri_fail(TRI_EINVAL, "attention: want a dropout of 0 to below 1, got %g", (double)desc->attr.rate);
+    }
+    const tri_heads h = tri_heads_make(desc);
+    desc->output.dim[2] = h.width * h.queries;
+    return TRI_OK;
+}
+
+/* Scores, then the mix of values; on average half of the places are looked at. */
+static double attention_products(const tri_op_desc *desc)
+{
+    return (double)tri_shape_count(desc->output) * (double)desc->input[0].dim[1];
+}
+
+const tri_op_ops tri_op_attention = {
+    .infer = infer_attention,
+    .products = attention_products,
+    .squares = true,
+    .reference.plan = attention_plan,
+    .reference.forward = attention_forward,
+    .reference.backward = attention_backward,
+    .reference.backward_input = true,
 };

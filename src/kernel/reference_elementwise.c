@@ -3,9 +3,10 @@
  * reference_elementwise.c: what activations, add, mul, dropout mean. Plain loops, one shard after the other.
  */
 #include <math.h>
+#include <stdio.h>
 
 #include "base/rng.h"
-#include "kernel/row.h"
+#include "kernel/infer.h"
 
 #define GELU_ROOT 0.7978845608028654 /* sqrt(2 / pi) */
 #define GELU_CUBE 0.044715
@@ -16,51 +17,70 @@ static double sigmoid(double x)
     return 1 / (1 + exp(-x));
 }
 
-static double value(tri_op op, double x)
+static double relu(double x)
 {
-    switch (op) {
-    case TRI_OP_RELU:
-        return x < 0 ? 0 : x;
-    case TRI_OP_GELU:
-        return 0.5 * x * (1 + tanh(GELU_ROOT * (x + GELU_CUBE * x * x * x)));
-    case TRI_OP_GELU_ERF:
-        return 0.5 * x * (1 + erf(x * SQRT_HALF));
-    case TRI_OP_SILU:
-        return x * sigmoid(x);
-    case TRI_OP_TANH:
-        return tanh(x);
-    default:
-        return sigmoid(x);
-    }
+    return x < 0 ? 0 : x;
 }
 
-/* dy/dx; relu, tanh and sigmoid from y, the others from x. */
-static double slope(tri_op op, double x, double y)
+static double relu_slope(double x, double y)
 {
-    switch (op) {
-    case TRI_OP_RELU:
-        return y > 0 ? 1 : 0;
-    case TRI_OP_GELU: {
-        const double t = tanh(GELU_ROOT * (x + GELU_CUBE * x * x * x));
-        return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * GELU_ROOT * (1 + 3 * GELU_CUBE * x * x);
-    }
-    case TRI_OP_GELU_ERF:
-        return 0.5 * (1 + erf(x * SQRT_HALF)) + 0.5 * x * GELU_ROOT * exp(-0.5 * x * x);
-    case TRI_OP_SILU:
-        return sigmoid(x) * (1 + x * (1 - sigmoid(x)));
-    case TRI_OP_TANH:
-        return 1 - y * y;
-    default:
-        return y * (1 - y);
-    }
+    (void)x;
+    return y > 0 ? 1 : 0;
+}
+
+static double gelu(double x)
+{
+    return 0.5 * x * (1 + tanh(GELU_ROOT * (x + GELU_CUBE * x * x * x)));
+}
+
+static double gelu_slope(double x, double y)
+{
+    const double t = tanh(GELU_ROOT * (x + GELU_CUBE * x * x * x));
+    (void)y;
+    return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * GELU_ROOT * (1 + 3 * GELU_CUBE * x * x);
+}
+
+static double gelu_erf(double x)
+{
+    return 0.5 * x * (1 + erf(x * SQRT_HALF));
+}
+
+static double gelu_erf_slope(double x, double y)
+{
+    (void)y;
+    return 0.5 * (1 + erf(x * SQRT_HALF)) + 0.5 * x * GELU_ROOT * exp(-0.5 * x * x);
+}
+
+static double silu(double x)
+{
+    return x * sigmoid(x);
+}
+
+static double silu_slope(double x, double y)
+{
+    (void)y;
+    return sigmoid(x) * (1 + x * (1 - sigmoid(x)));
+}
+
+static double tanh_slope(double x, double y)
+{
+    (void)x;
+    return 1 - y * y;
+}
+
+static double sigmoid_slope(double x, double y)
+{
+    (void)x;
+    return y * (1 - y);
 }
 
 static void map_forward(const tri_kernel *kernel, const tri_op_call *call)
 {
     const float *x = call->input[0];
     float *y = call->output;
+    double (*value)(double x) = tri_op_row(kernel->desc.op)->value;
     for (int64_t i = 0; i < tri_shape_count(kernel->desc.output) * call->shards; i++) {
-        y[i] = (float)value(kernel->desc.op, (double)x[i]);
+        y[i] = (float)value((double)x[i]);
     }
 }
 
@@ -69,37 +89,31 @@ static void map_backward(const tri_kernel *kernel, const tri_op_call *call)
     const float *x = call->input[0], *y = call->output, *dy = call->doutput;
     const bool from_output = kernel->ops->backward_output;
     float *dx = call->dinput[0];
+    double (*slope)(double x, double y) = tri_op_row(kernel->desc.op)->slope;
     for (int64_t i = 0; dx != NULL && i < tri_shape_count(kernel->desc.output) * call->shards; i++) {
-        dx[i] = (float)((double)dy[i] *
-                        slope(kernel->desc.op, from_output ? 0 : (double)x[i], from_output ? (double)y[i] : 0));
+        dx[i] = (float)((double)dy[i] * slope(from_output ? 0 : (double)x[i], from_output ? (double)y[i] : 0));
     }
 }
 
-#define MAP_FROM_OUTPUT(id, row)                                                                                       \
-    const tri_kernel_ops row = {                                                                                       \
-        .op = id,                                                                                                      \
-        .name = "reference",                                                                                           \
-        .forward = map_forward,                                                                                        \
-        .backward = map_backward,                                                                                      \
-        .dinput_may_alias = true,                                                                                      \
-        .output_may_alias = true,                                                                                      \
-        .backward_output = true,                                                                                       \
+/* from_output: the slope is a function of y, else of x. */
+#define MAP(name, from_output)                                                                                         \
+    const tri_op_ops tri_op_##name = {                                                                                 \
+        .infer = tri_infer_same,                                                                                       \
+        .value = name,                                                                                                 \
+        .slope = name##_slope,                                                                                         \
+        .reference.forward = map_forward,                                                                              \
+        .reference.backward = map_backward,                                                                            \
+        .reference.dinput_may_alias = true,                                                                            \
+        .reference.output_may_alias = (from_output),                                                                   \
+        .reference.backward_output = (from_output),                                                                    \
+        .reference.backward_input = !(from_output),                                                                    \
     }
-#define MAP_FROM_INPUT(id, row)                                                                                        \
-    const tri_kernel_ops row = {                                                                                       \
-        .op = id,                                                                                                      \
-        .name = "reference",                                                                                           \
-        .forward = map_forward,                                                                                        \
-        .backward = map_backward,                                                                                      \
-        .dinput_may_alias = true,                                                                                      \
-        .backward_input = true,                                                                                        \
-    }
-MAP_FROM_OUTPUT(TRI_OP_RELU, tri_reference_relu);
-MAP_FROM_OUTPUT(TRI_OP_TANH, tri_reference_tanh);
-MAP_FROM_OUTPUT(TRI_OP_SIGMOID, tri_reference_sigmoid);
-MAP_FROM_INPUT(TRI_OP_GELU, tri_reference_gelu);
-MAP_FROM_INPUT(TRI_OP_GELU_ERF, tri_reference_gelu_erf);
-MAP_FROM_INPUT(TRI_OP_SILU, tri_reference_silu);
+MAP(relu, true);
+MAP(tanh, true);
+MAP(sigmoid, true);
+MAP(gelu, false);
+MAP(gelu_erf, false);
+MAP(silu, false);
 
 /* Elements of one sample of b when it is broadcast over the samples of its shard, else 0. */
 static int64_t broadcast_count(const tri_kernel *kernel)
@@ -143,22 +157,39 @@ static void pair_backward(const tri_kernel *kernel, const tri_op_call *call)
     }
 }
 
-const tri_kernel_ops tri_reference_add = {
-    .op = TRI_OP_ADD,
-    .name = "reference",
-    .forward = pair_forward,
-    .backward = pair_backward,
-    .dinput_may_alias = true,
-    .backward_output = true,
+static tri_status infer_pair(tri_op_desc *desc)
+{
+    TRI_TRY(tri_infer_input(desc, 0, 1, TRI_MAX_DIMS, TRI_F32));
+    TRI_TRY(tri_infer_input(desc, 1, 1, TRI_MAX_DIMS, TRI_F32));
+    tri_shape row = desc->input[0];
+    row.dim[0] = 1;
+    if (!tri_shape_equal(desc->input[0], desc->input[1]) && !tri_shape_equal(row, desc->input[1])) {
+        char text[96], wanted[160];
+        snprintf(wanted, sizeof wanted, "%s or 1 in place of its first dimension",
+                 tri_shape_print(desc->input[0], text));
+        return tri_infer_fail(desc, wanted, "input 1", desc->input[1]);
+    }
+    desc->output = desc->input[0];
+    return TRI_OK;
+}
+
+const tri_op_ops tri_op_add = {
+    .inputs = 2,
+    .infer = infer_pair,
+    .fuses_relu = true,
+    .reference.forward = pair_forward,
+    .reference.backward = pair_backward,
+    .reference.dinput_may_alias = true,
+    .reference.backward_output = true,
 };
 
-const tri_kernel_ops tri_reference_mul = {
-    .op = TRI_OP_MUL,
-    .name = "reference",
-    .forward = pair_forward,
-    .backward = pair_backward,
-    .dinput_may_alias = true,
-    .backward_input = true,
+const tri_op_ops tri_op_mul = {
+    .inputs = 2,
+    .infer = infer_pair,
+    .reference.forward = pair_forward,
+    .reference.backward = pair_backward,
+    .reference.dinput_may_alias = true,
+    .reference.backward_input = true,
 };
 
 /* y = x scale where the number of (sample, element) is at least the rate; the same for dx from dy. */
@@ -194,11 +225,24 @@ static void dropout_backward(const tri_kernel *kernel, const tri_op_call *call)
     }
 }
 
-const tri_kernel_ops tri_reference_dropout = {
-    .op = TRI_OP_DROPOUT,
-    .name = "reference",
-    .forward = dropout_forward,
-    .backward = dropout_backward,
-    .dinput_may_alias = true,
-    .output_may_alias = true,
+static tri_status infer_dropout(tri_op_desc *desc)
+{
+    TRI_TRY(tri_infer_same(desc));
+    if (!(desc->attr.rate >= 0 && desc->attr.rate < 1)) {
+        return tri_fail(TRI_EINVAL, "dropout: want a rate from 0 to below 1, got %g", (double)desc->attr.rate);
+    }
+    if (desc->attr.whole > 0 && (desc->attr.first < 0 || tri_shape_product(&desc->input[0], 1, desc->input[0].ndim) >
+                                                             desc->attr.whole - desc->attr.first)) {
+        return tri_fail(TRI_EINVAL, "dropout: want elements from number %lld on to be within the %lld of a sample",
+                        (long long)desc->attr.first, (long long)desc->attr.whole);
+    }
+    return TRI_OK;
+}
+
+const tri_op_ops tri_op_dropout = {
+    .infer = infer_dropout,
+    .reference.forward = dropout_forward,
+    .reference.backward = dropout_backward,
+    .reference.dinput_may_alias = true,
+    .reference.output_may_alias = true,
 };

@@ -1,23 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * reference_linear.c: what linear, matmul and conv2d mean. Plain loops in double, one shard after the other.
+ * reference_linear.c: what linear and matmul mean. Plain loops in double, one shard after the other.
  *
- * B rows, C inputs, D outputs of linear; M K N of matmul; conv2d: x[B,H,W,C], w[D,C/groups,kh,kw].
+ * B rows, C inputs, D outputs of linear; M K N of matmul.
  */
-#include "kernel/row.h"
+#include <stdio.h>
 
-/* dy, or zero where the fused relu cut. */
-static double masked(const tri_kernel *kernel, float y, float dy)
-{
-    return kernel->desc.attr.relu && !(y > 0) ? 0.0 : (double)dy;
-}
+#include "kernel/infer.h"
 
-static double activated(const tri_kernel *kernel, double y)
-{
-    return kernel->desc.attr.relu && y < 0 ? 0.0 : y;
-}
-
-static tri_status weights_plan(const tri_op_desc *desc, tri_kernel *kernel)
+tri_status tri_weights_plan(const tri_op_desc *desc, tri_kernel *kernel)
 {
     const int64_t bias = desc->attr.bias ? tri_shape_count(desc->param[1]) : 0;
     kernel->scratch_nbytes = (size_t)(desc->max_shards * (tri_shape_count(desc->param[0]) + bias)) * sizeof(float);
@@ -36,7 +27,7 @@ static void linear_forward(const tri_kernel *kernel, const tri_op_call *call)
             for (int64_t c = 0; c < c_count; c++) {
                 sum += (double)x[r * c_count + c] * (double)w[d * c_count + c];
             }
-            y[r * d_count + d] = (float)activated(kernel, sum);
+            y[r * d_count + d] = (float)tri_relu_fused(kernel, sum);
         }
     }
 }
@@ -52,7 +43,7 @@ static void linear_weights(const tri_kernel *kernel, const tri_op_call *call)
         for (int64_t d = 0; d < d_count; d++) {
             double bias = 0;
             for (int64_t r = 0; r < rows; r++) {
-                bias += masked(kernel, y[r * d_count + d], dy[r * d_count + d]);
+                bias += tri_relu_cut(kernel, y[r * d_count + d], dy[r * d_count + d]);
             }
             if (kernel->desc.attr.bias) {
                 db[s * d_count + d] = (float)bias;
@@ -60,7 +51,7 @@ static void linear_weights(const tri_kernel *kernel, const tri_op_call *call)
             for (int64_t c = 0; c < c_count && tri_call_wants_dparam(call, 0); c++) {
                 double sum = 0;
                 for (int64_t r = 0; r < rows; r++) {
-                    sum += masked(kernel, y[r * d_count + d], dy[r * d_count + d]) * (double)x[r * c_count + c];
+                    sum += tri_relu_cut(kernel, y[r * d_count + d], dy[r * d_count + d]) * (double)x[r * c_count + c];
                 }
                 dw[(s * d_count + d) * c_count + c] = (float)sum;
             }
@@ -83,22 +74,45 @@ static void linear_backward(const tri_kernel *kernel, const tri_op_call *call)
         for (int64_t c = 0; c < c_count; c++) {
             double sum = 0;
             for (int64_t d = 0; d < d_count; d++) {
-                sum += masked(kernel, y[r * d_count + d], dy[r * d_count + d]) * (double)w[d * c_count + c];
+                sum += tri_relu_cut(kernel, y[r * d_count + d], dy[r * d_count + d]) * (double)w[d * c_count + c];
             }
             dx[r * c_count + c] = (float)sum;
         }
     }
 }
 
-const tri_kernel_ops tri_reference_linear = {
-    .op = TRI_OP_LINEAR,
-    .name = "reference",
-    .plan = weights_plan,
-    .forward = linear_forward,
-    .backward = linear_backward,
-    .backward_input = true,
-    .input_for_weight = true,
-    .backward_output = true,
+static tri_status infer_linear(tri_op_desc *desc)
+{
+    const int64_t units = desc->attr.units;
+    TRI_TRY(tri_infer_input(desc, 0, 2, TRI_MAX_DIMS, TRI_F32));
+    TRI_TRY(tri_infer_units(desc, "units", units));
+    TRI_TRY(tri_infer_param(desc, tri_shape_make(2, (int64_t[]){units, tri_shape_last(&desc->input[0])})));
+    if (desc->attr.bias) {
+        TRI_TRY(tri_infer_param(desc, tri_shape_vector(units)));
+    }
+    desc->output = desc->input[0];
+    desc->output.dim[desc->output.ndim - 1] = units;
+    return TRI_OK;
+}
+
+static double linear_products(const tri_op_desc *desc)
+{
+    return (double)tri_shape_count(desc->output) * (double)desc->param[0].dim[1];
+}
+
+const tri_op_ops tri_op_linear = {
+    .infer = infer_linear,
+    .products = linear_products,
+    .rounds_weights = true,
+    .gives_half = true,
+    .fuses_relu = true,
+    .weights_wait = true,
+    .reference.plan = tri_weights_plan,
+    .reference.forward = linear_forward,
+    .reference.backward = linear_backward,
+    .reference.backward_input = true,
+    .reference.input_for_weight = true,
+    .reference.backward_output = true,
 };
 
 /* Strides of the three matrices inside one product, and how many products there are. */
@@ -155,156 +169,37 @@ static void matmul_backward(const tri_kernel *kernel, const tri_op_call *call)
     }
 }
 
-const tri_kernel_ops tri_reference_matmul = {
-    .op = TRI_OP_MATMUL,
-    .name = "reference",
-    .forward = matmul_forward,
-    .backward = matmul_backward,
-    .backward_input = true,
-};
-
-/* The input row or column under an output place and a tap, -1 outside. */
-static int64_t tap(const tri_window *w, int axis, int64_t out, int64_t k)
+static tri_status infer_matmul(tri_op_desc *desc)
 {
-    const int64_t in = out * w->stride[axis] - w->pad[axis] + k * w->dilation[axis];
-    return in >= 0 && in < w->in[axis] ? in : -1;
-}
-
-/* Offsets of one multiplication y[place, d] += x[...] w[...]; false outside the image. */
-typedef struct conv_place {
-    int64_t b, oh, ow, d, kh, kw;
-} conv_place;
-
-static bool conv_offsets(const tri_window *w, conv_place at, int64_t *x, int64_t *weight)
-{
-    const int64_t h = tap(w, 0, at.oh, at.kh), v = tap(w, 1, at.ow, at.kw);
-    const int64_t group_channels = w->channels / w->groups;
-    if (h < 0 || v < 0) {
-        return false;
+    const tri_shape *a = &desc->input[0], *b = &desc->input[1];
+    TRI_TRY(tri_infer_input(desc, 0, 3, TRI_MAX_DIMS, TRI_F32));
+    TRI_TRY(tri_infer_input(desc, 1, 3, TRI_MAX_DIMS, TRI_F32));
+    bool same = a->ndim == b->ndim;
+    for (int d = 0; same && d < a->ndim - 2; d++) {
+        same = a->dim[d] == b->dim[d];
     }
-    const int64_t group = at.d / (w->out_channels / w->groups);
-    *x = ((at.b * w->in[0] + h) * w->in[1] + v) * w->channels + group * group_channels;
-    *weight = (at.d * group_channels * w->kernel[0] + at.kh) * w->kernel[1] + at.kw; /* of channel 0 of the group */
-    return true;
-}
-
-static int64_t conv_out(const tri_window *w, conv_place at)
-{
-    return ((at.b * w->out[0] + at.oh) * w->out[1] + at.ow) * w->out_channels + at.d;
-}
-
-/* Steps through all (place, d, kh, kw) of one shard, taps fastest. */
-static bool conv_next(const tri_window *w, conv_place *at)
-{
-    int64_t *const digit[] = {&at->kw, &at->kh, &at->d, &at->ow, &at->oh, &at->b};
-    const int64_t bound[] = {w->kernel[1], w->kernel[0], w->out_channels, w->out[1], w->out[0], w->batch};
-    for (int i = 0; i < 6; i++) {
-        if (++*digit[i] < bound[i]) {
-            return true;
-        }
-        *digit[i] = 0;
+    if (!same || a->dim[a->ndim - 1] != b->dim[b->ndim - 2]) {
+        char text[96];
+        char wanted[160];
+        snprintf(wanted, sizeof wanted, "[batch.., K, N] for [batch.., M, K] = %s", tri_shape_print(*a, text));
+        return tri_infer_fail(desc, wanted, "input 1", *b);
     }
-    return false;
+    desc->output = *a;
+    desc->output.dim[a->ndim - 1] = b->dim[b->ndim - 1];
+    return TRI_OK;
 }
 
-static void conv_forward(const tri_kernel *kernel, const tri_op_call *call)
+static double matmul_products(const tri_op_desc *desc)
 {
-    tri_window w = tri_window_make(&kernel->desc);
-    w.batch *= call->shards;
-    const int64_t channels = w.channels / w.groups, taps = w.kernel[0] * w.kernel[1];
-    const float *x = call->input[0], *weight = call->param[0], *bias = kernel->desc.attr.bias ? call->param[1] : NULL;
-    float *y = call->output;
-    conv_place at = {0};
-    double sum = 0;
-    do {
-        int64_t xi, wi;
-        if (at.kh == 0 && at.kw == 0) {
-            sum = bias != NULL ? (double)bias[at.d] : 0;
-        }
-        if (conv_offsets(&w, at, &xi, &wi)) {
-            for (int64_t c = 0; c < channels; c++) {
-                sum += (double)x[xi + c] * (double)weight[wi + c * taps];
-            }
-        }
-        if (at.kh == w.kernel[0] - 1 && at.kw == w.kernel[1] - 1) {
-            y[conv_out(&w, at)] = (float)activated(kernel, sum);
-        }
-    } while (conv_next(&w, &at));
+    return (double)tri_shape_count(desc->output) * (double)tri_shape_last(&desc->input[0]);
 }
 
-static void conv_weights(const tri_kernel *kernel, const tri_op_call *call)
-{
-    const tri_window w = tri_window_make(&kernel->desc);
-    const int64_t channels = w.channels / w.groups, taps = w.kernel[0] * w.kernel[1];
-    const int64_t count = w.out_channels * channels * taps;
-    float *dw = call->scratch, *db = dw + call->shards * count;
-    memset(dw, 0, (size_t)(call->shards * count) * sizeof(float));
-    for (int64_t s = 0; s < call->shards; s++) {
-        const float *x = tri_call_input(kernel, call, 0, s), *dy = tri_call_doutput(kernel, call, s);
-        const float *y = tri_call_output(kernel, call, s);
-        conv_place at = {0};
-        do {
-            int64_t xi, wi;
-            if (tri_call_wants_dparam(call, 0) && conv_offsets(&w, at, &xi, &wi)) {
-                const int64_t o = conv_out(&w, at);
-                const float g = (float)masked(kernel, y[o], dy[o]);
-                for (int64_t c = 0; c < channels; c++) {
-                    dw[s * count + wi + c * taps] += g * x[xi + c];
-                }
-            }
-        } while (conv_next(&w, &at));
-        for (int64_t d = 0; kernel->desc.attr.bias && d < w.out_channels; d++) {
-            double sum = 0;
-            for (int64_t o = d; o < tri_shape_count(kernel->desc.output); o += w.out_channels) {
-                sum += masked(kernel, y[o], dy[o]);
-            }
-            db[s * w.out_channels + d] = (float)sum;
-        }
-    }
-    tri_leaves_sum(kernel, call, 0, dw, count, count);
-    if (kernel->desc.attr.bias) {
-        tri_leaves_sum(kernel, call, 1, db, w.out_channels, w.out_channels);
-    }
-}
-
-static void conv_backward(const tri_kernel *kernel, const tri_op_call *call)
-{
-    tri_window w = tri_window_make(&kernel->desc);
-    const int64_t channels = w.channels / w.groups, taps = w.kernel[0] * w.kernel[1];
-    const float *weight = call->param[0], *dy = call->doutput, *y = call->output;
-    float *dx = call->dinput[0];
-    conv_weights(kernel, call);
-    if (dx == NULL) {
-        return;
-    }
-    w.batch *= call->shards;
-    memset(dx, 0, (size_t)(tri_shape_count(kernel->desc.input[0]) * call->shards) * sizeof(float));
-    conv_place at = {0};
-    do {
-        int64_t xi, wi;
-        if (conv_offsets(&w, at, &xi, &wi)) {
-            const int64_t o = conv_out(&w, at);
-            const float g = (float)masked(kernel, y[o], dy[o]);
-            for (int64_t c = 0; c < channels; c++) {
-                dx[xi + c] += g * weight[wi + c * taps];
-            }
-        }
-    } while (conv_next(&w, &at));
-}
-
-static bool conv_can(const tri_op_desc *desc)
-{
-    return !desc->attr.pool;
-}
-
-const tri_kernel_ops tri_reference_conv = {
-    .op = TRI_OP_CONV,
-    .name = "reference",
-    .can = conv_can,
-    .plan = weights_plan,
-    .forward = conv_forward,
-    .backward = conv_backward,
-    .backward_input = true,
-    .input_for_weight = true,
-    .backward_output = true,
+const tri_op_ops tri_op_matmul = {
+    .inputs = 2,
+    .infer = infer_matmul,
+    .products = matmul_products,
+    .gives_half = true,
+    .reference.forward = matmul_forward,
+    .reference.backward = matmul_backward,
+    .reference.backward_input = true,
 };

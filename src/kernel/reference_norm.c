@@ -8,7 +8,7 @@
  */
 #include <math.h>
 
-#include "kernel/row.h"
+#include "kernel/infer.h"
 
 tri_status tri_batch_norm_plan(const tri_op_desc *desc, tri_kernel *kernel)
 {
@@ -189,14 +189,19 @@ static void batch_backward(const tri_kernel *kernel, const tri_op_call *call)
     tri_leaves_sum(kernel, call, 1, dshift, channels, channels);
 }
 
-const tri_kernel_ops tri_reference_batch_norm = {
-    .op = TRI_OP_BATCH_NORM,
-    .name = "reference",
-    .plan = tri_batch_norm_plan,
-    .forward = batch_forward,
-    .backward = batch_backward,
-    .backward_input = true,
-    .backward_output = true,
+static tri_status infer_batch_norm(tri_op_desc *desc)
+{
+    return tri_infer_norm(desc, 4);
+}
+
+const tri_op_ops tri_op_batch_norm = {
+    .infer = infer_batch_norm,
+    .fuses_relu = true,
+    .reference.plan = tri_batch_norm_plan,
+    .reference.forward = batch_forward,
+    .reference.backward = batch_backward,
+    .reference.backward_input = true,
+    .reference.backward_output = true,
 };
 
 static tri_status layer_plan(const tri_op_desc *desc, tri_kernel *kernel)
@@ -268,13 +273,17 @@ static void layer_backward(const tri_kernel *kernel, const tri_op_call *call)
     tri_leaves_sum(kernel, call, 1, dshift, channels, channels);
 }
 
-const tri_kernel_ops tri_reference_layer_norm = {
-    .op = TRI_OP_LAYER_NORM,
-    .name = "reference",
-    .plan = layer_plan,
-    .forward = layer_forward,
-    .backward = layer_backward,
-    .backward_input = true,
+static tri_status infer_layer_norm(tri_op_desc *desc)
+{
+    return tri_infer_norm(desc, 2);
+}
+
+const tri_op_ops tri_op_layer_norm = {
+    .infer = infer_layer_norm,
+    .reference.plan = layer_plan,
+    .reference.forward = layer_forward,
+    .reference.backward = layer_backward,
+    .reference.backward_input = true,
 };
 
 static void softmax_forward(const tri_kernel *kernel, const tri_op_call *call)
@@ -314,12 +323,11 @@ static void softmax_backward(const tri_kernel *kernel, const tri_op_call *call)
     }
 }
 
-const tri_kernel_ops tri_reference_softmax = {
-    .op = TRI_OP_SOFTMAX,
-    .name = "reference",
-    .forward = softmax_forward,
-    .backward = softmax_backward,
-    .dinput_may_alias = true,
-    .output_may_alias = true,
-    .backward_output = true,
+const tri_op_ops tri_op_softmax = {
+    .infer = tri_infer_same,
+    .reference.forward = softmax_forward,
+    .reference.backward = softmax_backward,
+    .reference.dinput_may_alias = true,
+    .reference.output_may_alias = true,
+    .reference.backward_output = true,
 };

@@ -6,7 +6,7 @@
  * share_parts and sum_parts copy, where they may not be what they read, and let the ranks that have the other parts add
  * up: one on the way down, the other on the way up.
  */
-#include "kernel/row.h"
+#include "kernel/infer.h"
 
 void tri_ranks_sum(const tri_op_call *call, void *data, int64_t count, tri_dtype dtype)
 {
@@ -85,17 +85,28 @@ static bool one_type(const tri_op_desc *desc)
     return desc->input_dtype[0] == desc->output_dtype;
 }
 
-const tri_kernel_ops tri_reference_share_parts = {
-    .op = TRI_OP_SHARE_PARTS,
-    .name = "reference",
-    .can = one_type,
-    .forward = share_forward,
-    .backward = share_backward,
-    .dinput_may_alias = true,
-    .output_may_alias = true,
-    .view = true,
-    .half = true,
-    .f16 = true,
+static tri_status infer_ranks(tri_op_desc *desc)
+{
+    TRI_TRY(tri_infer_same(desc));
+    return tri_infer_ranks(desc);
+}
+
+static double parts_exchange(const tri_op_desc *desc)
+{
+    return (double)tri_shape_count(desc->output) * (double)tri_dtype_nbytes(desc->output_dtype);
+}
+
+const tri_op_ops tri_op_share_parts = {
+    .infer = infer_ranks,
+    .exchange = parts_exchange,
+    .reference.can = one_type,
+    .reference.forward = share_forward,
+    .reference.backward = share_backward,
+    .reference.dinput_may_alias = true,
+    .reference.output_may_alias = true,
+    .reference.view = true,
+    .reference.half = true,
+    .reference.f16 = true,
 };
 
 static void sum_forward(const tri_kernel *kernel, const tri_op_call *call)
@@ -111,16 +122,16 @@ static void sum_backward(const tri_kernel *kernel, const tri_op_call *call)
     }
 }
 
-const tri_kernel_ops tri_reference_sum_parts = {
-    .op = TRI_OP_SUM_PARTS,
-    .name = "reference",
-    .can = one_type,
-    .forward = sum_forward,
-    .backward = sum_backward,
-    .dinput_may_alias = true,
-    .output_may_alias = true,
-    .half = true,
-    .f16 = true,
+const tri_op_ops tri_op_sum_parts = {
+    .infer = infer_ranks,
+    .exchange = parts_exchange,
+    .reference.can = one_type,
+    .reference.forward = sum_forward,
+    .reference.backward = sum_backward,
+    .reference.dinput_may_alias = true,
+    .reference.output_may_alias = true,
+    .reference.half = true,
+    .reference.f16 = true,
 };
 
 /* --- tokens --- */
@@ -199,15 +210,32 @@ static void gather_backward(const tri_kernel *kernel, const tri_op_call *call)
     }
 }
 
-const tri_kernel_ops tri_reference_gather_tokens = {
-    .op = TRI_OP_GATHER_TOKENS,
-    .name = "reference",
-    .can = one_type,
-    .plan = tokens_plan,
-    .forward = gather_forward,
-    .backward = gather_backward,
-    .half = true,
-    .f16 = true,
+/* x[B,T,C] */
+static tri_status infer_gather(tri_op_desc *desc)
+{
+    TRI_TRY(tri_infer_ranks(desc));
+    TRI_TRY(tri_infer_input(desc, 0, 3, 3, TRI_F32));
+    desc->output = desc->input[0];
+    desc->output.dim[1] *= desc->attr.ranks > 1 ? desc->attr.ranks : 1;
+    return TRI_OK;
+}
+
+/* A gather is half a sum. */
+static double gather_exchange(const tri_op_desc *desc)
+{
+    return 1.5 * parts_exchange(desc);
+}
+
+const tri_op_ops tri_op_gather_tokens = {
+    .infer = infer_gather,
+    .exchange = gather_exchange,
+    .exchanges = 2,
+    .reference.can = one_type,
+    .reference.plan = tokens_plan,
+    .reference.forward = gather_forward,
+    .reference.backward = gather_backward,
+    .reference.half = true,
+    .reference.f16 = true,
 };
 
 static void spread_forward(const tri_kernel *kernel, const tri_op_call *call)
@@ -225,15 +253,35 @@ static void spread_backward(const tri_kernel *kernel, const tri_op_call *call)
     }
 }
 
-const tri_kernel_ops tri_reference_spread_tokens = {
-    .op = TRI_OP_SPREAD_TOKENS,
-    .name = "reference",
-    .can = one_type,
-    .plan = tokens_plan,
-    .forward = spread_forward,
-    .backward = spread_backward,
-    .half = true,
-    .f16 = true,
+static tri_status infer_spread(tri_op_desc *desc)
+{
+    const int64_t ranks = desc->attr.ranks > 1 ? desc->attr.ranks : 1;
+    TRI_TRY(tri_infer_ranks(desc));
+    TRI_TRY(tri_infer_input(desc, 0, 3, 3, TRI_F32));
+    if (desc->input[0].dim[1] % ranks != 0) {
+        return tri_fail(TRI_EINVAL, "spread_tokens: want tokens that the %lld ranks divide, got %lld", (long long)ranks,
+                        (long long)desc->input[0].dim[1]);
+    }
+    desc->output = desc->input[0];
+    desc->output.dim[1] /= ranks;
+    return TRI_OK;
+}
+
+static double spread_exchange(const tri_op_desc *desc)
+{
+    return 1.5 * (double)tri_shape_count(desc->input[0]) * (double)tri_dtype_nbytes(desc->output_dtype);
+}
+
+const tri_op_ops tri_op_spread_tokens = {
+    .infer = infer_spread,
+    .exchange = spread_exchange,
+    .exchanges = 2,
+    .reference.can = one_type,
+    .reference.plan = tokens_plan,
+    .reference.forward = spread_forward,
+    .reference.backward = spread_backward,
+    .reference.half = true,
+    .reference.f16 = true,
 };
 
 /* --- bias --- */
@@ -271,12 +319,18 @@ static void bias_backward(const tri_kernel *kernel, const tri_op_call *call)
     }
 }
 
-const tri_kernel_ops tri_reference_bias = {
-    .op = TRI_OP_BIAS,
-    .name = "reference",
-    .plan = bias_plan,
-    .forward = bias_forward,
-    .backward = bias_backward,
-    .dinput_may_alias = true,
-    .output_may_alias = true,
+static tri_status infer_bias(tri_op_desc *desc)
+{
+    TRI_TRY(tri_infer_same(desc));
+    TRI_TRY(tri_infer_token_parts(desc));
+    return tri_infer_param(desc, tri_shape_vector(tri_shape_last(&desc->input[0])));
+}
+
+const tri_op_ops tri_op_bias = {
+    .infer = infer_bias,
+    .reference.plan = bias_plan,
+    .reference.forward = bias_forward,
+    .reference.backward = bias_backward,
+    .reference.dinput_may_alias = true,
+    .reference.output_may_alias = true,
 };

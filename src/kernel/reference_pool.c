@@ -6,7 +6,7 @@
  */
 #include <math.h>
 
-#include "kernel/row.h"
+#include "kernel/infer.h"
 
 /* The places of one window inside the image: rows [low[0], high[0]) and so on, in steps of the dilation. */
 typedef struct span {
@@ -110,19 +110,25 @@ static void pool_backward(const tri_kernel *kernel, const tri_op_call *call)
     windows_run(kernel, call, window_backward);
 }
 
-const tri_kernel_ops tri_reference_max_pool = {
-    .op = TRI_OP_MAX_POOL,
-    .name = "reference",
-    .forward = pool_forward,
-    .backward = pool_backward,
-    .backward_input = true,
+static tri_status infer_pool(tri_op_desc *desc)
+{
+    TRI_TRY(tri_infer_input(desc, 0, 4, 4, TRI_F32));
+    TRI_TRY(tri_infer_window(desc, true));
+    desc->output.dim[3] = desc->input[0].dim[3];
+    return TRI_OK;
+}
+
+const tri_op_ops tri_op_max_pool = {
+    .infer = infer_pool,
+    .reference.forward = pool_forward,
+    .reference.backward = pool_backward,
+    .reference.backward_input = true,
 };
 
-const tri_kernel_ops tri_reference_avg_pool = {
-    .op = TRI_OP_AVG_POOL,
-    .name = "reference",
-    .forward = pool_forward,
-    .backward = pool_backward,
+const tri_op_ops tri_op_avg_pool = {
+    .infer = infer_pool,
+    .reference.forward = pool_forward,
+    .reference.backward = pool_backward,
 };
 
 static void global_forward(const tri_kernel *kernel, const tri_op_call *call)
@@ -153,11 +159,17 @@ static void global_backward(const tri_kernel *kernel, const tri_op_call *call)
     }
 }
 
-const tri_kernel_ops tri_reference_global_pool = {
-    .op = TRI_OP_GLOBAL_POOL,
-    .name = "reference",
-    .forward = global_forward,
-    .backward = global_backward,
+static tri_status infer_global_pool(tri_op_desc *desc)
+{
+    TRI_TRY(tri_infer_input(desc, 0, 4, 4, TRI_F32));
+    desc->output = tri_shape_make(2, (int64_t[]){desc->input[0].dim[0], desc->input[0].dim[3]});
+    return TRI_OK;
+}
+
+const tri_op_ops tri_op_global_pool = {
+    .infer = infer_global_pool,
+    .reference.forward = global_forward,
+    .reference.backward = global_backward,
 };
 
 tri_row_loss tri_reference_loss_row(const float *x, int64_t classes, int32_t target, double smoothing, float *dx)
@@ -224,12 +236,22 @@ static void cross_entropy_backward(const tri_kernel *kernel, const tri_op_call *
     }
 }
 
-const tri_kernel_ops tri_reference_cross_entropy = {
-    .op = TRI_OP_CROSS_ENTROPY,
-    .name = "reference",
-    .forward = cross_entropy_forward,
-    .backward = cross_entropy_backward,
-    .backward_input = true,
+static tri_status infer_cross_entropy(tri_op_desc *desc)
+{
+    tri_shape targets = desc->input[0];
+    TRI_TRY(tri_infer_input(desc, 0, 2, TRI_MAX_DIMS, TRI_F32));
+    targets.ndim--;
+    return tri_infer_loss(desc, targets, TRI_I32);
+}
+
+const tri_op_ops tri_op_cross_entropy = {
+    .inputs = 2,
+    .infer = infer_cross_entropy,
+    .loss = true,
+    .begins_gradient = true,
+    .reference.forward = cross_entropy_forward,
+    .reference.backward = cross_entropy_backward,
+    .reference.backward_input = true,
 };
 
 static void mse_forward(const tri_kernel *kernel, const tri_op_call *call)
@@ -268,10 +290,18 @@ static void mse_backward(const tri_kernel *kernel, const tri_op_call *call)
     }
 }
 
-const tri_kernel_ops tri_reference_mse = {
-    .op = TRI_OP_MSE,
-    .name = "reference",
-    .forward = mse_forward,
-    .backward = mse_backward,
-    .backward_input = true,
+static tri_status infer_mse(tri_op_desc *desc)
+{
+    TRI_TRY(tri_infer_input(desc, 0, 1, TRI_MAX_DIMS, TRI_F32));
+    return tri_infer_loss(desc, desc->input[0], TRI_F32);
+}
+
+const tri_op_ops tri_op_mse = {
+    .inputs = 2,
+    .infer = infer_mse,
+    .loss = true,
+    .begins_gradient = true,
+    .reference.forward = mse_forward,
+    .reference.backward = mse_backward,
+    .reference.backward_input = true,
 };

@@ -2,7 +2,9 @@
  *
  * reference_shape.c: what concat, reshape, transpose and embedding mean: elements move, nothing is computed.
  */
-#include "kernel/row.h"
+#include <stdio.h>
+
+#include "kernel/infer.h"
 
 /* Copies between the one whole tensor and its pieces along the axis; the whole is the source when `split`. */
 static void concat_run(const tri_kernel *kernel, const tri_op_call *call, float *whole, void *const *pieces, bool split)
@@ -32,11 +34,35 @@ static void concat_backward(const tri_kernel *kernel, const tri_op_call *call)
     concat_run(kernel, call, (float *)call->doutput, call->dinput, true);
 }
 
-const tri_kernel_ops tri_reference_concat = {
-    .op = TRI_OP_CONCAT,
-    .name = "reference",
-    .forward = concat_forward,
-    .backward = concat_backward,
+static tri_status infer_concat(tri_op_desc *desc)
+{
+    const int axis = desc->attr.axis;
+    TRI_TRY(tri_infer_input(desc, 0, 2, TRI_MAX_DIMS, TRI_F32));
+    if (axis < 1 || axis >= desc->input[0].ndim) {
+        return tri_fail(TRI_EINVAL, "concat: want an axis from 1 to %d, got %d", desc->input[0].ndim - 1, axis);
+    }
+    desc->output = desc->input[0];
+    for (int i = 1; i < desc->input_count; i++) {
+        TRI_TRY(tri_infer_input(desc, i, 2, TRI_MAX_DIMS, TRI_F32));
+        tri_shape like = desc->input[i];
+        like.dim[axis] = desc->input[0].dim[axis];
+        if (!tri_shape_equal(like, desc->input[0])) {
+            char text[96], wanted[160], thing[32];
+            snprintf(thing, sizeof thing, "input %d", i);
+            snprintf(wanted, sizeof wanted, "%s but for dimension %d", tri_shape_print(desc->input[0], text), axis);
+            return tri_infer_fail(desc, wanted, thing, desc->input[i]);
+        }
+        desc->output.dim[axis] += desc->input[i].dim[axis];
+    }
+    return TRI_OK;
+}
+
+const tri_op_ops tri_op_concat = {
+    .inputs = 2,
+    .max_inputs = TRI_OP_MAX_INPUTS,
+    .infer = infer_concat,
+    .reference.forward = concat_forward,
+    .reference.backward = concat_backward,
 };
 
 static void copy(const tri_kernel *kernel, const tri_op_call *call, const void *from, void *to)
@@ -56,13 +82,36 @@ static void reshape_backward(const tri_kernel *kernel, const tri_op_call *call)
     copy(kernel, call, call->doutput, call->dinput[0]);
 }
 
-const tri_kernel_ops tri_reference_reshape = {
-    .op = TRI_OP_RESHAPE,
-    .name = "reference",
-    .forward = reshape_forward,
-    .backward = reshape_backward,
-    .dinput_may_alias = true,
-    .output_may_alias = true,
+static tri_status infer_reshape(tri_op_desc *desc)
+{
+    const tri_shape sample = desc->attr.to;
+    TRI_TRY(tri_infer_input(desc, 0, 1, TRI_MAX_DIMS, TRI_F32));
+    if (sample.ndim < 0 || sample.ndim >= TRI_MAX_DIMS) {
+        return tri_fail(TRI_EINVAL, "reshape: want a sample of 0 to %d dimensions, got %d", TRI_MAX_DIMS - 1,
+                        sample.ndim);
+    }
+    bool fits = true;
+    tri_shape to = {.ndim = sample.ndim + 1, .dim = {desc->input[0].dim[0]}};
+    for (int d = 0; d < sample.ndim; d++) {
+        to.dim[d + 1] = sample.dim[d];
+        fits = fits && sample.dim[d] >= 1 && sample.dim[d] <= TRI_INFER_MAX_COUNT;
+    }
+    if (!fits || tri_shape_count(to) != tri_shape_count(desc->input[0])) {
+        char text[96], wanted[160];
+        snprintf(wanted, sizeof wanted, "as many samples and elements as %s", tri_shape_print(desc->input[0], text));
+        return tri_infer_fail(desc, wanted, "new shape", to);
+    }
+    desc->output = to;
+    return TRI_OK;
+}
+
+const tri_op_ops tri_op_reshape = {
+    .infer = infer_reshape,
+    .renames = true,
+    .reference.forward = reshape_forward,
+    .reference.backward = reshape_backward,
+    .reference.dinput_may_alias = true,
+    .reference.output_may_alias = true,
 };
 
 /* Walks the output in order and keeps the offset of the element's place in the input. */
@@ -100,11 +149,29 @@ static void transpose_backward(const tri_kernel *kernel, const tri_op_call *call
     }
 }
 
-const tri_kernel_ops tri_reference_transpose = {
-    .op = TRI_OP_TRANSPOSE,
-    .name = "reference",
-    .forward = transpose_forward,
-    .backward = transpose_backward,
+static tri_status infer_transpose(tri_op_desc *desc)
+{
+    TRI_TRY(tri_infer_input(desc, 0, 2, TRI_MAX_DIMS, TRI_F32));
+    const tri_shape *in = &desc->input[0];
+    unsigned seen = 0;
+    for (int d = 0; d < in->ndim; d++) {
+        const int axis = desc->attr.axes[d];
+        if (axis < 0 || axis >= in->ndim || (seen & 1u << axis) != 0 || (d == 0 && axis != 0)) {
+            return tri_fail(TRI_EINVAL,
+                            "transpose: want axes that permute %d dimensions with the batch first, got %d at place %d",
+                            in->ndim, axis, d);
+        }
+        seen |= 1u << axis;
+        desc->output.dim[d] = in->dim[axis];
+    }
+    desc->output.ndim = in->ndim;
+    return TRI_OK;
+}
+
+const tri_op_ops tri_op_transpose = {
+    .infer = infer_transpose,
+    .reference.forward = transpose_forward,
+    .reference.backward = transpose_backward,
 };
 
 static tri_status embedding_plan(const tri_op_desc *desc, tri_kernel *kernel)
@@ -144,11 +211,24 @@ static void embedding_backward(const tri_kernel *kernel, const tri_op_call *call
     tri_leaves_sum(kernel, call, 0, dw, rows * width, rows * width);
 }
 
-const tri_kernel_ops tri_reference_embedding = {
-    .op = TRI_OP_EMBEDDING,
-    .name = "reference",
-    .plan = embedding_plan,
-    .forward = embedding_forward,
-    .backward = embedding_backward,
-    .backward_input = true,
+static tri_status infer_embedding(tri_op_desc *desc)
+{
+    const int64_t units = desc->attr.units, width = desc->attr.width;
+    TRI_TRY(tri_infer_input(desc, 0, 1, TRI_MAX_DIMS - 1, TRI_I32));
+    TRI_TRY(tri_infer_units(desc, "units (rows)", units));
+    TRI_TRY(tri_infer_units(desc, "width", width));
+    TRI_TRY(tri_infer_param(desc, tri_shape_make(2, (int64_t[]){units, width})));
+    desc->output = desc->input[0];
+    desc->output.dim[desc->output.ndim++] = width;
+    return TRI_OK;
+}
+
+const tri_op_ops tri_op_embedding = {
+    .infer = infer_embedding,
+    .gives_half = true,
+    .reads_table = true,
+    .reference.plan = embedding_plan,
+    .reference.forward = embedding_forward,
+    .reference.backward = embedding_backward,
+    .reference.backward_input = true,
 };

@@ -4,7 +4,7 @@
  */
 #include <math.h>
 
-#include "kernel/row.h"
+#include "kernel/infer.h"
 
 static tri_status rms_plan(const tri_op_desc *desc, tri_kernel *kernel)
 {
@@ -65,13 +65,17 @@ static void rms_backward(const tri_kernel *kernel, const tri_op_call *call)
     tri_leaves_sum(kernel, call, 0, dscale, width, width);
 }
 
-const tri_kernel_ops tri_reference_rms_norm = {
-    .op = TRI_OP_RMS_NORM,
-    .name = "reference",
-    .plan = rms_plan,
-    .forward = rms_forward,
-    .backward = rms_backward,
-    .backward_input = true,
+static tri_status infer_rms_norm(tri_op_desc *desc)
+{
+    return tri_infer_norm(desc, 1);
+}
+
+const tri_op_ops tri_op_rms_norm = {
+    .infer = infer_rms_norm,
+    .reference.plan = rms_plan,
+    .reference.forward = rms_forward,
+    .reference.backward = rms_backward,
+    .reference.backward_input = true,
 };
 
 static void swiglu_forward(const tri_kernel *kernel, const tri_op_call *call)
@@ -98,12 +102,23 @@ static void swiglu_backward(const tri_kernel *kernel, const tri_op_call *call)
     }
 }
 
-const tri_kernel_ops tri_reference_swiglu = {
-    .op = TRI_OP_SWIGLU,
-    .name = "reference",
-    .forward = swiglu_forward,
-    .backward = swiglu_backward,
-    .backward_input = true,
+static tri_status infer_swiglu(tri_op_desc *desc)
+{
+    TRI_TRY(tri_infer_input(desc, 0, 2, TRI_MAX_DIMS, TRI_F32));
+    const int64_t last = tri_shape_last(&desc->input[0]);
+    if (last % 2 != 0) {
+        return tri_fail(TRI_EINVAL, "swiglu: want rows of two halves (gate, up), got %lld elements", (long long)last);
+    }
+    desc->output = desc->input[0];
+    desc->output.dim[desc->output.ndim - 1] = last / 2;
+    return TRI_OK;
+}
+
+const tri_op_ops tri_op_swiglu = {
+    .infer = infer_swiglu,
+    .reference.forward = swiglu_forward,
+    .reference.backward = swiglu_backward,
+    .reference.backward_input = true,
 };
 
 static tri_status positions_plan(const tri_op_desc *desc, tri_kernel *kernel)
@@ -161,14 +176,28 @@ static void positions_backward(const tri_kernel *kernel, const tri_op_call *call
     }
 }
 
-const tri_kernel_ops tri_reference_positions = {
-    .op = TRI_OP_POSITIONS,
-    .name = "reference",
-    .plan = positions_plan,
-    .forward = positions_forward,
-    .backward = positions_backward,
-    .dinput_may_alias = true,
-    .output_may_alias = true,
+static tri_status infer_positions(tri_op_desc *desc)
+{
+    const int64_t units = desc->attr.units;
+    TRI_TRY(tri_infer_input(desc, 0, 3, 3, TRI_F32));
+    TRI_TRY(tri_infer_units(desc, "units (positions)", units));
+    const int64_t here = desc->input[0].dim[1], ranks = desc->attr.ranks > 1 ? desc->attr.ranks : 1;
+    const int64_t needed = tri_int64_max(here * ranks, desc->attr.first + here);
+    if (desc->attr.first < 0 || needed > units) {
+        return tri_fail(TRI_EINVAL, "positions: want samples of at most %lld tokens, got %lld", (long long)units,
+                        (long long)needed);
+    }
+    desc->output = desc->input[0];
+    return tri_infer_param(desc, tri_shape_make(2, (int64_t[]){units, desc->input[0].dim[2]}));
+}
+
+const tri_op_ops tri_op_positions = {
+    .infer = infer_positions,
+    .reference.plan = positions_plan,
+    .reference.forward = positions_forward,
+    .reference.backward = positions_backward,
+    .reference.dinput_may_alias = true,
+    .reference.output_may_alias = true,
 };
 
 /* Turns of pair i in one step along the sample; long waves slower where the context was stretched (Llama 3). */
@@ -249,13 +278,31 @@ static void rope_backward(const tri_kernel *kernel, const tri_op_call *call)
     }
 }
 
-const tri_kernel_ops tri_reference_rope = {
-    .op = TRI_OP_ROPE,
-    .name = "reference",
-    .plan = tri_rope_plan,
-    .forward = rope_forward,
-    .backward = rope_backward,
-    .release = tri_rope_release,
-    .dinput_may_alias = true,
-    .output_may_alias = true,
+static tri_status infer_rope(tri_op_desc *desc)
+{
+    const tri_op_attr *attr = &desc->attr;
+    TRI_TRY(tri_infer_heads(desc));
+    const int64_t width = tri_heads_make(desc).width;
+    if (width % 2 != 0 || !(attr->theta > 0)) {
+        return tri_fail(TRI_EINVAL, "rope: want heads of even width and a base above 0, got %lld and %g",
+                        (long long)width, (double)attr->theta);
+    }
+    if (attr->rope_factor != 0 && !(attr->rope_factor >= 1 && attr->rope_high > attr->rope_low && attr->rope_low > 0 &&
+                                    attr->rope_context >= 1)) {
+        return tri_fail(
+            TRI_EINVAL,
+            "rope: want a factor of at least 1, 0 < low < high and a context of at least 1, got %g, %g, %g, %lld",
+            (double)attr->rope_factor, (double)attr->rope_low, (double)attr->rope_high, (long long)attr->rope_context);
+    }
+    return TRI_OK;
+}
+
+const tri_op_ops tri_op_rope = {
+    .infer = infer_rope,
+    .reference.plan = tri_rope_plan,
+    .reference.forward = rope_forward,
+    .reference.backward = rope_backward,
+    .reference.release = tri_rope_release,
+    .reference.dinput_may_alias = true,
+    .reference.output_may_alias = true,
 };

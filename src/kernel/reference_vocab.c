@@ -6,7 +6,7 @@
  */
 #include <math.h>
 
-#include "kernel/row.h"
+#include "kernel/infer.h"
 
 /* Where things lie in scratch: one row of logits and its gradient, then leaves of dw. */
 static tri_status vocab_plan(const tri_op_desc *desc, tri_kernel *kernel)
@@ -104,13 +104,33 @@ static void vocab_backward(const tri_kernel *kernel, const tri_op_call *call)
     vocab_run(kernel, call, false);
 }
 
-const tri_kernel_ops tri_reference_vocab_loss = {
-    .op = TRI_OP_VOCAB_LOSS,
-    .name = "reference",
-    .plan = vocab_plan,
-    .forward = vocab_forward,
-    .backward = vocab_backward,
-    .backward_input = true,
+static tri_status infer_vocab(tri_op_desc *desc)
+{
+    tri_shape targets = desc->input[0];
+    TRI_TRY(tri_infer_input(desc, 0, 2, TRI_MAX_DIMS, TRI_F32));
+    TRI_TRY(tri_infer_units(desc, "units (words)", desc->attr.units));
+    targets.ndim--;
+    TRI_TRY(tri_infer_loss(desc, targets, TRI_I32));
+    return tri_infer_param(desc, tri_shape_make(2, (int64_t[]){desc->attr.units, tri_shape_last(&desc->input[0])}));
+}
+
+static double vocab_products(const tri_op_desc *desc)
+{
+    return (double)tri_shape_count(desc->input[1]) * (double)tri_shape_count(desc->param[0]);
+}
+
+const tri_op_ops tri_op_vocab_loss = {
+    .inputs = 2,
+    .infer = infer_vocab,
+    .products = vocab_products,
+    .loss = true,
+    .makes_logits = true,
+    .begins_gradient = true,
+    .rounds_weights = true,
+    .reference.plan = vocab_plan,
+    .reference.forward = vocab_forward,
+    .reference.backward = vocab_backward,
+    .reference.backward_input = true,
 };
 
 /* --- in parts --- */
@@ -181,13 +201,30 @@ static void part_backward(const tri_kernel *kernel, const tri_op_call *call)
     tri_leaves_sum(kernel, call, 0, leaves, words * width, words * width);
 }
 
-const tri_kernel_ops tri_reference_vocab_part = {
-    .op = TRI_OP_VOCAB_PART,
-    .name = "reference",
-    .plan = vocab_plan,
-    .forward = part_forward,
-    .backward = part_backward,
-    .backward_input = true,
+static tri_status infer_part(tri_op_desc *desc)
+{
+    const tri_op_attr *attr = &desc->attr;
+    TRI_TRY(infer_vocab(desc));
+    if (attr->first < 0 || attr->units > attr->words - attr->first) {
+        return tri_fail(TRI_EINVAL, "vocab_part: want %lld words from number %lld on to be within %lld",
+                        (long long)attr->units, (long long)attr->first, (long long)attr->words);
+    }
+    desc->output = desc->input[1];
+    desc->output.dim[desc->output.ndim++] = TRI_VOCAB_STATE;
+    return TRI_OK;
+}
+
+const tri_op_ops tri_op_vocab_part = {
+    .inputs = 2,
+    .infer = infer_part,
+    .products = vocab_products,
+    .begins_gradient = true,
+    .rounds_weights = true,
+    .gives_f32 = true,
+    .reference.plan = vocab_plan,
+    .reference.forward = part_forward,
+    .reference.backward = part_backward,
+    .reference.backward_input = true,
 };
 
 /* Either order gives the same bits. Of two rows that do not count nothing comes. */
@@ -223,13 +260,37 @@ static void join_backward(const tri_kernel *kernel, const tri_op_call *call)
     }
 }
 
-const tri_kernel_ops tri_reference_vocab_join = {
-    .op = TRI_OP_VOCAB_JOIN,
-    .name = "reference",
-    .forward = join_forward,
-    .backward = join_backward,
-    .dinput_may_alias = true,
-    .output_may_alias = true,
+static tri_status infer_states(tri_op_desc *desc, int i)
+{
+    TRI_TRY(tri_infer_input(desc, i, 2, TRI_MAX_DIMS, TRI_F32));
+    char text[96];
+    if (tri_shape_last(&desc->input[i]) != TRI_VOCAB_STATE) {
+        return tri_fail(TRI_EINVAL, "%s: input %d: want rows of %d elements, got %s", tri_op_name(desc->op), i,
+                        TRI_VOCAB_STATE, tri_shape_print(desc->input[i], text));
+    }
+    return TRI_OK;
+}
+
+static tri_status infer_join(tri_op_desc *desc)
+{
+    char text[96], other[96];
+    TRI_TRY(infer_states(desc, 0));
+    TRI_TRY(infer_states(desc, 1));
+    if (!tri_shape_equal(desc->input[0], desc->input[1])) {
+        return tri_fail(TRI_EINVAL, "vocab_join: input 1: want %s, got %s", tri_shape_print(desc->input[0], text),
+                        tri_shape_print(desc->input[1], other));
+    }
+    desc->output = desc->input[0];
+    return TRI_OK;
+}
+
+const tri_op_ops tri_op_vocab_join = {
+    .inputs = 2,
+    .infer = infer_join,
+    .reference.forward = join_forward,
+    .reference.backward = join_backward,
+    .reference.dinput_may_alias = true,
+    .reference.output_may_alias = true,
 };
 
 /* Saved: the logarithms of the sums of all rows. Scratch: the states of all ranks. */
@@ -299,10 +360,27 @@ static void sums_backward(const tri_kernel *kernel, const tri_op_call *call)
     }
 }
 
-const tri_kernel_ops tri_reference_vocab_sums = {
-    .op = TRI_OP_VOCAB_SUMS,
-    .name = "reference",
-    .plan = sums_plan,
-    .forward = sums_forward,
-    .backward = sums_backward,
+static tri_status infer_sums(tri_op_desc *desc)
+{
+    tri_shape targets = desc->input[0];
+    TRI_TRY(tri_infer_ranks(desc));
+    TRI_TRY(infer_states(desc, 0));
+    targets.ndim--;
+    return tri_infer_loss(desc, targets, TRI_I32);
+}
+
+static double sums_exchange(const tri_op_desc *desc)
+{
+    return 4.0 * TRI_VOCAB_STATE * desc->attr.ranks * (double)tri_shape_count(desc->input[1]);
+}
+
+const tri_op_ops tri_op_vocab_sums = {
+    .inputs = 2,
+    .infer = infer_sums,
+    .exchange = sums_exchange,
+    .loss = true,
+    .makes_logits = true,
+    .reference.plan = sums_plan,
+    .reference.forward = sums_forward,
+    .reference.backward = sums_backward,
 };

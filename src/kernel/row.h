@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * row.h: what the rows of the kernel table share: views of shards, the sum over shards, and the list of rows.
+ * row.h: what the rows of the kernel table share: views of shards, the sum over shards, and the rows of ops.
  *
  * Included by files of kernel/ only.
  */
@@ -118,6 +118,18 @@ void tri_rope_release(tri_kernel *kernel);
 /* cpu/tokens.c: one row at a place of that table; sign -1 turns back. from and to may be the same. */
 void tri_rope_row(const tri_heads *h, const float *table, int64_t place, const float *from, float *to, float sign);
 
+/* References of linear and conv2d: y with the fused relu, dy where it did not cut, else zero; scratch for leaves of the
+ * gradients of weights and bias. */
+static inline double tri_relu_fused(const tri_kernel *kernel, double y)
+{
+    return kernel->desc.attr.relu && y < 0 ? 0.0 : y;
+}
+static inline double tri_relu_cut(const tri_kernel *kernel, float y, float dy)
+{
+    return kernel->desc.attr.relu && !(y > 0) ? 0.0 : (double)dy;
+}
+tri_status tri_weights_plan(const tri_op_desc *desc, tri_kernel *kernel);
+
 /* What the references of cross_entropy and vocab_loss mean: loss, hit and (when dx is not NULL) gradient of one row. */
 typedef struct tri_row_loss {
     double loss, right;
@@ -213,48 +225,9 @@ tri_attention_drop tri_attention_drop_make(const tri_kernel *kernel, const tri_o
 void tri_attention_drop_row(const tri_attention_drop *drop, int64_t b, int64_t head, int64_t query, int64_t first,
                             int64_t count, float *keep);
 
-#define TRI_REFERENCE_ROWS(X)                                                                                          \
-    X(tri_reference_linear)                                                                                            \
-    X(tri_reference_matmul)                                                                                            \
-    X(tri_reference_conv)                                                                                              \
-    X(tri_reference_conv_pool)                                                                                         \
-    X(tri_reference_max_pool)                                                                                          \
-    X(tri_reference_avg_pool)                                                                                          \
-    X(tri_reference_global_pool)                                                                                       \
-    X(tri_reference_batch_norm)                                                                                        \
-    X(tri_reference_layer_norm)                                                                                        \
-    X(tri_reference_relu)                                                                                              \
-    X(tri_reference_gelu)                                                                                              \
-    X(tri_reference_silu)                                                                                              \
-    X(tri_reference_tanh)                                                                                              \
-    X(tri_reference_sigmoid)                                                                                           \
-    X(tri_reference_softmax)                                                                                           \
-    X(tri_reference_dropout)                                                                                           \
-    X(tri_reference_embedding)                                                                                         \
-    X(tri_reference_add)                                                                                               \
-    X(tri_reference_mul)                                                                                               \
-    X(tri_reference_concat)                                                                                            \
-    X(tri_reference_reshape)                                                                                           \
-    X(tri_reference_transpose)                                                                                         \
-    X(tri_reference_cross_entropy)                                                                                     \
-    X(tri_reference_mse)                                                                                               \
-    X(tri_reference_gelu_erf)                                                                                          \
-    X(tri_reference_rms_norm)                                                                                          \
-    X(tri_reference_swiglu)                                                                                            \
-    X(tri_reference_positions)                                                                                         \
-    X(tri_reference_rope)                                                                                              \
-    X(tri_reference_attention)                                                                                         \
-    X(tri_reference_vocab_loss)                                                                                        \
-    X(tri_reference_bias)                                                                                              \
-    X(tri_reference_share_parts)                                                                                       \
-    X(tri_reference_sum_parts)                                                                                         \
-    X(tri_reference_gather_tokens)                                                                                     \
-    X(tri_reference_spread_tokens)                                                                                     \
-    X(tri_reference_vocab_part)                                                                                        \
-    X(tri_reference_vocab_join)                                                                                        \
-    X(tri_reference_vocab_sums)
+#define TRI_OP_DECLARE(id, name) extern const tri_op_ops tri_op_##name;
+TRI_OP_LIST(TRI_OP_DECLARE)
 
 #define TRI_ROW_DECLARE(row) extern const tri_kernel_ops row;
-TRI_REFERENCE_ROWS(TRI_ROW_DECLARE)
 
 #endif

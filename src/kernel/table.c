@@ -16,20 +16,23 @@
 #endif
 #include "kernel/half.h"
 
-static const char *const names[] = {
-#define OP_NAME(id, name) [id] = name,
-    TRI_OP_LIST(OP_NAME)
-#undef OP_NAME
+static const struct {
+    const char *name;
+    const tri_op_ops *row;
+} rows_of_ops[] = {
+#define OP_ENTRY(id, name) [id] = {#name, &tri_op_##name},
+    TRI_OP_LIST(OP_ENTRY)
+#undef OP_ENTRY
 };
 
 #define ROW_ADDRESS(row) &row,
-static const tri_kernel_ops *const reference_rows[] = {TRI_REFERENCE_ROWS(ROW_ADDRESS) NULL};
-static const tri_kernel_ops *const tiles_rows[] = {TRI_CPU_ROWS(ROW_ADDRESS) TRI_REFERENCE_ROWS(ROW_ADDRESS) NULL};
-static const tri_kernel_ops *const dnnl_rows[] = {TRI_DNNL_ROWS(ROW_ADDRESS) TRI_CPU_ROWS(ROW_ADDRESS)
-                                                      TRI_REFERENCE_ROWS(ROW_ADDRESS) NULL};
+static const tri_kernel_ops *const reference_rows[] = {NULL};
+static const tri_kernel_ops *const tiles_rows[] = {TRI_CPU_ROWS(ROW_ADDRESS) NULL};
+static const tri_kernel_ops *const dnnl_rows[] = {TRI_DNNL_ROWS(ROW_ADDRESS) TRI_CPU_ROWS(ROW_ADDRESS) NULL};
 static const tri_kernel_ops *const cpu_rows[] = {TRI_WINO_ROWS(ROW_ADDRESS) TRI_DNNL_ROWS(ROW_ADDRESS)
-                                                     TRI_CPU_ROWS(ROW_ADDRESS) TRI_REFERENCE_ROWS(ROW_ADDRESS) NULL};
+                                                     TRI_CPU_ROWS(ROW_ADDRESS) NULL};
 
+/* Each ends in the op's own reference. */
 static const struct {
     const char *kind;
     const tri_kernel_ops *const *rows;
@@ -37,13 +40,18 @@ static const struct {
 
 const char *tri_op_name(tri_op op)
 {
-    return (unsigned)op < TRI_OP_COUNT ? names[op] : "?";
+    return (unsigned)op < TRI_OP_COUNT ? rows_of_ops[op].name : "?";
+}
+
+const tri_op_ops *tri_op_row(tri_op op)
+{
+    return (unsigned)op < TRI_OP_COUNT ? rows_of_ops[op].row : NULL;
 }
 
 bool tri_op_find(const char *name, tri_op *op)
 {
     for (int i = 0; i < TRI_OP_COUNT; i++) {
-        if (strcmp(names[i], name) == 0) {
+        if (strcmp(rows_of_ops[i].name, name) == 0) {
             *op = (tri_op)i;
             return true;
         }
@@ -51,22 +59,28 @@ bool tri_op_find(const char *name, tri_op *op)
     return false;
 }
 
+static bool row_can(const tri_kernel_ops *row, const tri_op_desc *desc)
+{
+    return (row->half || !tri_op_desc_has(desc, TRI_BF16)) && (row->f16 || !tri_op_desc_has(desc, TRI_F16)) &&
+           (row->can == NULL || row->can(desc));
+}
+
 /* The first row that can, after `last` (NULL: of all). */
 static const tri_kernel_ops *choose_after(const char *kind, const tri_op_desc *desc, const tri_kernel_ops *last)
 {
-    const bool bf16 = tri_op_desc_has(desc, TRI_BF16), f16 = tri_op_desc_has(desc, TRI_F16);
-    for (size_t i = 0; i < TRI_COUNT_OF(kinds); i++) {
+    const tri_op_ops *op = tri_op_row(desc->op);
+    for (size_t i = 0; op != NULL && i < TRI_COUNT_OF(kinds); i++) {
         if (strcmp(kinds[i].kind, kind) != 0) {
             continue;
         }
         for (const tri_kernel_ops *const *row = kinds[i].rows; *row != NULL; row++) {
             if (last != NULL) {
                 last = *row == last ? NULL : last;
-            } else if ((*row)->op == desc->op && ((*row)->half || !bf16) && ((*row)->f16 || !f16) &&
-                       ((*row)->can == NULL || (*row)->can(desc))) {
+            } else if ((*row)->op == desc->op && row_can(*row, desc)) {
                 return *row;
             }
         }
+        return last == NULL && row_can(&op->reference, desc) ? &op->reference : NULL;
     }
     return NULL;
 }
@@ -144,9 +158,8 @@ static void scale_all(int threads, float *x, float factor, int64_t count)
 static void loss_scale(const tri_kernel *kernel, const tri_op_call *call)
 {
     const tri_op_desc *desc = &kernel->desc;
-    const bool begins = desc->op == TRI_OP_CROSS_ENTROPY || desc->op == TRI_OP_MSE || desc->op == TRI_OP_VOCAB_LOSS ||
-                        desc->op == TRI_OP_VOCAB_PART;
-    if (!begins || call->loss_scale == 0 || call->loss_scale == 1 || tri_op_desc_is_half(desc)) {
+    if (!tri_op_row(desc->op)->begins_gradient || call->loss_scale == 0 || call->loss_scale == 1 ||
+        tri_op_desc_is_half(desc)) {
         return;
     }
     if (call->dinput[0] != NULL) {
@@ -179,8 +192,8 @@ void tri_kernel_release(tri_kernel *kernel)
 tri_dropout_rule tri_dropout_rule_make(const tri_kernel *kernel, const tri_op_call *call)
 {
     const float rate = kernel->desc.attr.rate;
-    const char *purpose = kernel->desc.op == TRI_OP_ATTENTION ? "attention" : "dropout";
-    return (tri_dropout_rule){call->seed, tri_rng_stream(purpose, kernel->desc.attr.key, call->step), rate,
+    return (tri_dropout_rule){call->seed,
+                              tri_rng_stream(tri_op_name(kernel->desc.op), kernel->desc.attr.key, call->step), rate,
                               1.0f / (1.0f - rate)};
 }
 

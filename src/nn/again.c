@@ -69,7 +69,8 @@ static bool sends_down(const tri_graph *graph)
 
 bool tri_graph_op_can_wait(const graph_op *op)
 {
-    return op->desc.op == TRI_OP_LINEAR && op->backward && op->desc.need_dinput[0] && op->moves[0] && op->block == 0;
+    return tri_op_row(op->desc.op)->weights_wait && op->backward && op->desc.need_dinput[0] && op->moves[0] &&
+           op->block == 0;
 }
 
 void tri_graph_plan_times(tri_graph *graph)

@@ -23,12 +23,10 @@ typedef struct tri_build {
     tri_op_attr attr;
     int input_count;
     tri_value input[TRI_OP_MAX_INPUTS];
-    int64_t units, width; /* as tri_op_infer() */
-    tri_shape reshape_to; /* one sample */
-    const char *kind;     /* of default names: "conv" gives "conv1", "conv2"; ops with parameters only */
-    const char *name;     /* NULL: the default */
-    int64_t fan;          /* of the parameters' initial values; 0: by parameter 0 */
-    const char *tied;     /* NULL, or the whole name of the parameter that is parameter 0 of this op too */
+    const char *kind; /* of default names: "conv" gives "conv1", "conv2"; ops with parameters only */
+    const char *name; /* NULL: the default */
+    int64_t fan;      /* of the parameters' initial values; 0: by parameter 0 */
+    const char *tied; /* NULL, or the whole name of the parameter that is parameter 0 of this op too */
     tri_build_param param[TRI_OP_MAX_PARAMS];
 } tri_build;
 

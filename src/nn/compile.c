@@ -73,18 +73,13 @@ static tri_status values_make(tri_graph *graph, const tri_model *model)
     return TRI_OK;
 }
 
-static bool can_fuse_relu(tri_op op)
-{
-    return op == TRI_OP_LINEAR || op == TRI_OP_CONV || op == TRI_OP_BATCH_NORM || op == TRI_OP_ADD;
-}
-
 /* Reshapes become names for other values. */
 static void reshapes_drop(tri_graph *graph, const tri_model *model)
 {
     const tri_node *nodes = model->nodes.items;
     graph_value *values = graph->values;
     for (size_t n = 0; n < model->nodes.count; n++) {
-        if (nodes[n].op == TRI_OP_RESHAPE)
+        if (tri_op_row(nodes[n].op)->renames)
             values[nodes[n].output].root = values[nodes[n].input[0]].root;
         else
             for (int i = 0; i < nodes[n].input_count; i++)
@@ -100,7 +95,7 @@ static bool relu_fuse(tri_graph *graph, const tri_node *node, int node_number, c
     if (node->op != TRI_OP_RELU || op_of_value[root] < 0 || values[root].use_count != 1)
         return false;
     graph_op *op = &graph->ops[op_of_value[root]];
-    if (!can_fuse_relu(op->desc.op))
+    if (!tri_op_row(op->desc.op)->fuses_relu)
         return false;
     op->desc.attr.relu = true;
     op->last_node = node_number;
@@ -169,7 +164,7 @@ static tri_status ops_make(tri_graph *graph, const tri_model *model)
     for (int v = 0; v < graph->value_count; v++)
         op_of_value[v] = -1;
     for (size_t n = 0; n < model->nodes.count; n++) {
-        if (nodes[n].op == TRI_OP_RESHAPE)
+        if (tri_op_row(nodes[n].op)->renames)
             continue;
         if (relu_fuse(graph, &nodes[n], (int)n, op_of_value)) {
             roots_rename(graph, nodes[n].output, graph->values[nodes[n].input[0]].root);
@@ -202,18 +197,18 @@ static bool moves_find(const tri_graph *graph, graph_op *op)
  * convolutions of f32, which are as fast, stay f32. */
 static bool gives_half(const tri_graph *graph, const graph_op *op)
 {
-    bool half = op->desc.op == TRI_OP_LINEAR || op->desc.op == TRI_OP_MATMUL || op->desc.op == TRI_OP_EMBEDDING;
+    const tri_op_ops *row = tri_op_row(op->desc.op);
+    bool half = row->gives_half;
     for (int i = 0; i < op->desc.input_count; i++)
         half = half ||
                (graph->config.precision != TRI_F32 && graph->values[op->input[i]].dtype == graph->config.precision);
-    return half && graph->config.precision != TRI_F32 && op->desc.op != TRI_OP_VOCAB_PART;
+    return half && graph->config.precision != TRI_F32 && !row->gives_f32;
 }
 
 /* Types of computed values, but for what the loss judges; then of all names they have. */
 static void types_decide(tri_graph *graph)
 {
-    const tri_op last = graph->ops[graph->op_count - 1].desc.op;
-    const bool words = last == TRI_OP_VOCAB_LOSS || last == TRI_OP_VOCAB_SUMS; /* logits: what it multiplies */
+    const bool words = tri_op_row(graph->ops[graph->op_count - 1].desc.op)->makes_logits;
     for (int o = 0; o < graph->op_count; o++) {
         graph_op *op = &graph->ops[o];
         graph_value *out = &graph->values[op->output];
@@ -257,15 +252,11 @@ static void grads_decide(tri_graph *graph)
 }
 
 /* Shapes of parameters and outputs. */
-static tri_status descs_infer(tri_graph *graph, const tri_model *model)
+static tri_status descs_infer(tri_graph *graph)
 {
-    const tri_param_spec *specs = model->params.items;
     for (int o = 0; o < graph->op_count; o++) {
         graph_op *op = &graph->ops[o];
-        tri_op_desc probe = op->desc;
-        tri_shape first = probe.param_count > 0 ? specs[op->number[0]].shape : (tri_shape){0};
-        TRI_TRY(tri_op_infer(&probe, first.dim[0], first.dim[1], (tri_shape){0}));
-        op->desc = probe;
+        TRI_TRY(tri_op_infer(&op->desc));
         op->desc.output_dtype = graph->values[op->output].dtype;
     }
     return TRI_OK;
@@ -347,7 +338,7 @@ tri_status tri_graph_decide(tri_graph *graph, const tri_model *model)
     graph->logits = graph->values[model->logits].root;
     types_decide(graph);
     grads_decide(graph);
-    TRI_TRY(descs_infer(graph, model));
+    TRI_TRY(descs_infer(graph));
     pools_fuse(graph);
     return TRI_OK;
 }

@@ -2,45 +2,13 @@
  *
  * graph_flops.c: counts the multiplications and additions of products: the work that makes up a step.
  */
-#include "kernel/row.h"
 #include "nn/graph_impl.h"
 
-/* Terms of one element of the output. */
-static int64_t terms_of(const tri_op_desc *desc)
-{
-    const tri_shape *weight = &desc->param[0], *a = &desc->input[0];
-    /* Scores, then the mix of values; on average half of the places are looked at. */
-    if (desc->op == TRI_OP_ATTENTION)
-        return a->dim[1];
-    switch (desc->op) {
-    case TRI_OP_LINEAR:
-        return weight->dim[1];
-    case TRI_OP_CONV:
-        return weight->dim[1] * weight->dim[2] * weight->dim[3];
-    case TRI_OP_MATMUL:
-        return a->dim[a->ndim - 1];
-    default:
-        return 0;
-    }
-}
-
-/* Elements of which each is a sum of terms: before a fused pool. */
-static int64_t outputs_of(const tri_op_desc *desc)
-{
-    if (!desc->attr.pool)
-        return tri_shape_count(desc->output);
-    const tri_window w = tri_window_make(desc);
-    return w.batch * w.out[0] * w.out[1] * w.out_channels;
-}
-
+/* One pass over one sample. */
 static double one_pass(const tri_graph *graph, const graph_op *op)
 {
-    double outputs = (double)outputs_of(&op->desc), terms = (double)terms_of(&op->desc);
-    if (op->desc.op == TRI_OP_VOCAB_LOSS || op->desc.op == TRI_OP_VOCAB_PART) {
-        outputs = (double)tri_shape_count(op->desc.input[1]) * (double)op->desc.param[0].dim[0];
-        terms = (double)op->desc.param[0].dim[1];
-    }
-    return 2.0 * terms * outputs / (double)graph->config.rows;
+    const tri_op_ops *row = tri_op_row(op->desc.op);
+    return row->products ? 2.0 * row->products(&op->desc) / (double)graph->config.rows : 0;
 }
 
 double tri_graph_op_late_flops(const tri_graph *graph, const graph_op *op)
@@ -53,7 +21,7 @@ double tri_graph_op_flops(const tri_graph *graph, const graph_op *op, bool again
     int passes = 1 + (op->backward && op->desc.param_count > 0 && op->moves[0]);
     for (int i = 0; i < op->desc.input_count; i++)
         passes += op->backward && op->desc.need_dinput[i];
-    if (op->desc.op == TRI_OP_ATTENTION && passes > 1)
+    if (tri_op_row(op->desc.op)->squares && passes > 1)
         passes++; /* each of its two products has two factors with gradients */
     if (again && op->backward && (op->block > 0 || op->desc.attr.forget))
         passes++;

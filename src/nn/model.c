@@ -193,14 +193,7 @@ static tri_status desc_fill(const tri_model *model, const tri_build *build, tri_
         desc->input[i] = tri_shape_batched(spec->sample, 1);
         desc->input_dtype[i] = spec->dtype;
     }
-    tri_shape to = {0};
-    if (build->op == TRI_OP_RESHAPE) {
-        if (build->reshape_to.ndim < 0 || build->reshape_to.ndim >= TRI_MAX_DIMS)
-            return tri_fail(TRI_EINVAL, "reshape: want a sample of 0 to %d dimensions, got %d", TRI_MAX_DIMS - 1,
-                            build->reshape_to.ndim);
-        to = tri_shape_batched(build->reshape_to, 1);
-    }
-    return tri_op_infer(desc, build->units, build->width, to);
+    return tri_op_infer(desc);
 }
 
 /* "<scope><name>" or "<scope><kind><N>". */
@@ -307,10 +300,8 @@ static tri_status node_add(tri_model *model, const tri_build *build, const tri_o
         node.param[p] = (int)model->params.count;
         TRI_TRY(param_add(model, build, desc, p, layer));
     }
-    bool loss = desc->op == TRI_OP_CROSS_ENTROPY || desc->op == TRI_OP_MSE || desc->op == TRI_OP_VOCAB_LOSS ||
-                desc->op == TRI_OP_VOCAB_SUMS;
     tri_shape sample = {0};
-    if (!loss) {
+    if (!tri_op_row(desc->op)->loss) {
         sample.ndim = desc->output.ndim - 1;
         memcpy(sample.dim, desc->output.dim + 1, (size_t)sample.ndim * sizeof(sample.dim[0]));
     }

@@ -256,7 +256,7 @@ void tri_params_join_ties(tri_params *params, const tri_model *model)
 {
     for (int t = 0; t < params->tie_count; t++) {
         const int entry = params->ties[t].entry;
-        if (maker_of(model, params->entries[entry].number) != TRI_OP_EMBEDDING)
+        if (!tri_op_row(maker_of(model, params->entries[entry].number))->reads_table)
             return;
         for (int other = 0; other < t; other++)
             if (params->ties[other].entry == entry)

@@ -92,14 +92,14 @@ static tri_status op_plan(tri_token_graph *graph, const tri_model *model, const 
         op->input[i] = graph->values[node->input[i]].root;
     if (is_of_rows(node->op)) {
         desc_make(graph, node, 1, TRI_TOKEN_ROWS, &desc);
-        TRI_TRY(tri_op_infer(&desc, 0, 0, (tri_shape){0}));
+        TRI_TRY(tri_op_infer(&desc));
         return tri_kernel_plan("cpu", &desc, &op->kernel);
     }
     switch (node->op) {
     case TRI_OP_ROPE:
     case TRI_OP_ATTENTION:
         desc_make(graph, node, graph->config.places, 1, &desc);
-        TRI_TRY(tri_op_infer(&desc, 0, 0, (tri_shape){0}));
+        TRI_TRY(tri_op_infer(&desc));
         if (node->op == TRI_OP_ROPE)
             return tri_kernel_plan("cpu", &desc, &op->kernel);
         op->kernel.desc = desc;

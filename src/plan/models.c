@@ -319,34 +319,22 @@ static tri_status timing_find(tri_plan_models *models, tri_plan_variant *variant
 
 /* --- chunks --- */
 
-/* What tensor ranks exchange around a node, as sums: both ways of a sample. A gather is half a sum. */
+/* What tensor ranks exchange around a node, as sums: both ways of a sample. */
 static void node_sums(const tri_plan_models *models, const tri_model *model, const tri_node *node,
                       tri_plan_chunk *chunk)
 {
     const tri_value_spec *values = model->values.items;
-    const tri_value_spec *in = &values[node->input[0]], *out = &values[node->output];
-    double each = models->setup->precision != TRI_F32 ? 2 : 4;
+    const tri_op_ops *row = tri_op_row(node->op);
+    tri_op_desc desc = {.op = node->op,
+                        .attr = node->attr,
+                        .output = values[node->output].sample,
+                        .output_dtype = models->setup->precision};
     if (node->attr.ranks < 2)
         return;
-    chunk->sum_count++;
-    switch (node->op) {
-    case TRI_OP_SHARE_PARTS:
-    case TRI_OP_SUM_PARTS:
-        chunk->sum_nbytes += each * (double)tri_shape_count(out->sample);
-        return;
-    case TRI_OP_GATHER_TOKENS:
-    case TRI_OP_SPREAD_TOKENS:
-        chunk->sum_count++;
-        chunk->sum_nbytes +=
-            1.5 * each * (double)tri_shape_count(node->op == TRI_OP_GATHER_TOKENS ? out->sample : in->sample);
-        return;
-    case TRI_OP_VOCAB_SUMS:
-        chunk->sum_nbytes +=
-            4.0 * TRI_VOCAB_STATE * node->attr.ranks * (double)tri_shape_count(values[node->input[1]].sample);
-        return;
-    default: /* gradients of norms and biases: few bytes */
-        return;
-    }
+    for (int i = 0; i < node->input_count; i++)
+        desc.input[i] = values[node->input[i]].sample;
+    chunk->sum_count += row->exchanges > 0 ? row->exchanges : 1;
+    chunk->sum_nbytes += row->exchange ? row->exchange(&desc) : 0;
 }
 
 static double aligned(int64_t count)

@@ -288,7 +288,8 @@ static void bench_shape(const op_case *c, int threads, int rounds, double peak)
         exit(1);
     }
     const double flops = 2.0 * (double)(run.output_count * run.call.shards * c->x[1]);
-    printf("%-11s %-5s %-9s", c->name, c->half ? "bf16" : "f32", run.kernel.ops->name);
+    printf("%-11s %-5s %-9s", c->name, c->half ? "bf16" : "f32",
+           run.kernel.ops->name ? run.kernel.ops->name : "reference");
     for (int pass = 0; pass < PASSES; pass++) {
         static double times[2][MAX_ROUNDS];
         peer other = {0};

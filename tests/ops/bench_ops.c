@@ -134,7 +134,7 @@ static int compare_times(const void *a, const void *b)
 static void print_row(const op_run *r, const char *name, double times[PASSES][ROUNDS])
 {
     const double flops = flops_of(r), nbytes = (double)((r->input_count[0] + r->output_count) * r->call.shards) * 4;
-    printf("%-12s %-10s", name, r->kernel.ops->name);
+    printf("%-12s %-10s", name, r->kernel.ops->name ? r->kernel.ops->name : "reference");
     for (int pass = 0; pass < PASSES; pass++) {
         qsort(times[pass], ROUNDS, sizeof(double), compare_times);
         const double median = times[pass][ROUNDS / 2], work = flops > 0 ? (pass == 2 ? 2 : 1) * flops : nbytes;

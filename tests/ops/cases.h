@@ -149,7 +149,7 @@ static const op_case op_cases[] = {
     {.name = "mul_row", .op = TRI_OP_MUL, .x = {3, 7, 33}, .other = {1, 7, 33}},
     {.name = "concat", .op = TRI_OP_CONCAT, .x = {2, 3, 5}, .other = {2, 4, 5}, .attr = {.axis = 1}, .inputs = 3},
     {.name = "concat_last", .op = TRI_OP_CONCAT, .x = {2, 3, 5}, .other = {2, 3, 8}, .attr = {.axis = 2}},
-    {.name = "reshape", .op = TRI_OP_RESHAPE, .x = {2, 3, 4}, .to = {2, 12}},
+    {.name = "reshape", .op = TRI_OP_RESHAPE, .x = {2, 3, 4}, .to = {12}},
     {.name = "transpose", .op = TRI_OP_TRANSPOSE, .x = {2, 3, 4, 5}, .attr = {.axes = {0, 3, 1, 2}}},
     {.name = "transpose_heads", .op = TRI_OP_TRANSPOSE, .x = {2, 3, 4, 16}, .attr = {.axes = {0, 2, 1, 3}}},
     {.name = "cross_entropy", .op = TRI_OP_CROSS_ENTROPY, .x = {16, 10}, .other = {16}},

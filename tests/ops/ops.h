@@ -22,10 +22,10 @@ typedef struct op_case {
     int64_t x[TRI_MAX_DIMS], other[TRI_MAX_DIMS]; /* other: second input; third and later are like it */
     int64_t units, width;
     tri_op_attr attr;
-    int inputs; /* 0: one, or two when `other` is set */
-    int shards; /* 0: 8 */
-    int64_t to[TRI_MAX_DIMS];
-    tri_dtype half; /* BF16, F16: what is f32 otherwise is of this type: inputs, output and their gradients */
+    int inputs;               /* 0: one, or two when `other` is set */
+    int shards;               /* 0: 8 */
+    int64_t to[TRI_MAX_DIMS]; /* of one sample */
+    tri_dtype half;           /* BF16, F16: what is f32 otherwise is of this type: inputs, output and their gradients */
 } op_case;
 
 /* Everything of one planned op with its memory. Arrays hold max_shards shards. */
@@ -74,7 +74,10 @@ static inline tri_status op_describe(const op_case *c, int threads, tri_op_desc 
         desc->need_dinput[i] = op_dtype(c->op, i) == TRI_F32;
         desc->input_dtype[i] = desc->need_dinput[i] ? c->half : op_dtype(c->op, i);
     }
-    TRI_TRY(tri_op_infer(desc, c->units, c->width, op_shape(c->to)));
+    desc->attr.units = c->units;
+    desc->attr.width = c->width;
+    desc->attr.to = op_shape(c->to);
+    TRI_TRY(tri_op_infer(desc));
     if (!op_is_loss(c->op)) {
         desc->output_dtype = c->half;
     }

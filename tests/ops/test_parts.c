@@ -24,7 +24,8 @@ typedef struct parts_run {
 static void plan(const char *kind, const tri_op_desc *desc, int64_t units, tri_kernel *kernel)
 {
     tri_op_desc copy = *desc;
-    if (tri_op_infer(&copy, units, 0, (tri_shape){0}) != TRI_OK || tri_kernel_plan(kind, &copy, kernel) != TRI_OK)
+    copy.attr.units = units;
+    if (tri_op_infer(&copy) != TRI_OK || tri_kernel_plan(kind, &copy, kernel) != TRI_OK)
         fail_msg("%s: %s", tri_op_name(desc->op), tri_last_error());
 }
 

@@ -10,45 +10,19 @@ static tri_value map_add(tri_model *model, tri_op op, tri_value x)
     return tri_model_add(model, &build);
 }
 
-tri_value tri_relu(tri_model *model, tri_value x)
-{
-    return map_add(model, TRI_OP_RELU, x);
-}
-
-tri_value tri_gelu(tri_model *model, tri_value x)
-{
-    return map_add(model, TRI_OP_GELU, x);
-}
-
-tri_value tri_gelu_erf(tri_model *model, tri_value x)
-{
-    return map_add(model, TRI_OP_GELU_ERF, x);
-}
-
-tri_value tri_silu(tri_model *model, tri_value x)
-{
-    return map_add(model, TRI_OP_SILU, x);
-}
-
-tri_value tri_tanh(tri_model *model, tri_value x)
-{
-    return map_add(model, TRI_OP_TANH, x);
-}
-
-tri_value tri_sigmoid(tri_model *model, tri_value x)
-{
-    return map_add(model, TRI_OP_SIGMOID, x);
-}
-
-tri_value tri_softmax(tri_model *model, tri_value x)
-{
-    return map_add(model, TRI_OP_SOFTMAX, x);
-}
-
-tri_value tri_swiglu(tri_model *model, tri_value x)
-{
-    return map_add(model, TRI_OP_SWIGLU, x);
-}
+#define MAP(name, op)                                                                                                  \
+    tri_value tri_##name(tri_model *model, tri_value x)                                                                \
+    {                                                                                                                  \
+        return map_add(model, op, x);                                                                                  \
+    }
+MAP(relu, TRI_OP_RELU)
+MAP(gelu, TRI_OP_GELU)
+MAP(gelu_erf, TRI_OP_GELU_ERF)
+MAP(silu, TRI_OP_SILU)
+MAP(tanh, TRI_OP_TANH)
+MAP(sigmoid, TRI_OP_SIGMOID)
+MAP(softmax, TRI_OP_SOFTMAX)
+MAP(swiglu, TRI_OP_SWIGLU)
 
 tri_value tri_dropout(tri_model *model, tri_value x, float rate)
 {

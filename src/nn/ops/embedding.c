@@ -17,11 +17,9 @@ static tri_value table_part(tri_model *model, const void *arg, tri_value index, 
     tri_piece_range range = tri_piece_of_group(t->rows, 1, part, parts);
     tri_build build = {
         .op = TRI_OP_EMBEDDING,
-        .attr = {.first = range.first},
+        .attr = {.first = range.first, .units = range.count, .width = t->width},
         .input_count = 1,
         .input = {index},
-        .units = range.count,
-        .width = t->width,
         .kind = "embed",
         .name = t->name,
         .param = {{"weight", TRI_INIT_NORMAL, true, false, {0}}},

@@ -13,10 +13,9 @@ tri_value tri_linear_piece(tri_model *model, tri_value x, tri_linear_options opt
 {
     tri_build build = {
         .op = TRI_OP_LINEAR,
-        .attr = {.relu = options.relu, .bias = !options.no_bias},
+        .attr = {.relu = options.relu, .bias = !options.no_bias, .units = options.units},
         .input_count = 1,
         .input = {x},
-        .units = options.units,
         .kind = "fc",
         .name = options.name,
         .param = {{"weight", model->deviation > 0 ? TRI_INIT_NORMAL : TRI_INIT_FAN_IN, true, false, weight},

@@ -32,7 +32,7 @@ static bool is_given(const tri_model *model, tri_value x)
 {
     const tri_node *nodes = model->nodes.items;
     const tri_value_spec *spec = tri_model_value(model, x);
-    while (spec && spec->producer >= 0 && nodes[spec->producer].op == TRI_OP_RESHAPE) {
+    while (spec && spec->producer >= 0 && tri_op_row(nodes[spec->producer].op)->renames) {
         x = nodes[spec->producer].input[0];
         spec = tri_model_value(model, x);
     }

@@ -22,7 +22,7 @@ tri_value tri_concat(tri_model *model, const tri_value *inputs, int count, int a
 
 tri_value tri_reshape(tri_model *model, tri_value x, tri_shape sample)
 {
-    tri_build build = {.op = TRI_OP_RESHAPE, .input_count = 1, .input = {x}, .reshape_to = sample};
+    tri_build build = {.op = TRI_OP_RESHAPE, .input_count = 1, .attr = {.to = sample}, .input = {x}};
     return tri_model_add(model, &build);
 }
 

@@ -8,9 +8,9 @@ tri_value tri_positions(tri_model *model, tri_value x, int64_t count, const char
 {
     tri_build build = {
         .op = TRI_OP_POSITIONS,
+        .attr = {.units = count},
         .input_count = 1,
         .input = {x},
-        .units = count,
         .kind = "pos",
         .name = name,
         .param = {{"weight", TRI_INIT_NORMAL, true, false, {0}}},

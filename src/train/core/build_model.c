@@ -111,7 +111,7 @@ static int64_t find_rows(const tri_model *model)
     int64_t rows = 0;
     for (size_t n = 0; n < model->nodes.count && model->split.parts <= 1; n++) {
         const tri_node *node = tri_vector_at(&model->nodes, n);
-        if (node->op == TRI_OP_EMBEDDING && node->input[0] == model->input)
+        if (tri_op_row(node->op)->reads_table && node->input[0] == model->input)
             rows = ((const tri_param_spec *)tri_vector_at(&model->params, (size_t)node->param[0]))->shape.dim[0];
     }
     return rows;

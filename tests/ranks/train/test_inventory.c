@@ -113,16 +113,15 @@ static tri_model *model_of(int parts)
                   columns = {parts > 1 ? parts : 0, part, 1, 1, INNER, 0};
         tri_build first = {
             .op = TRI_OP_LINEAR,
-            .attr = {.bias = true},
+            .attr = {.bias = true, .units = INNER / parts},
             .input_count = 1,
             .input = {x},
-            .units = INNER / parts,
             .name = "a",
             .param = {{"weight", TRI_INIT_FAN_IN, true, false, rows}, {"bias", TRI_INIT_FAN_IN, false, false, rows}}};
         tri_build second = {.op = TRI_OP_LINEAR,
+                            .attr = {.units = 6},
                             .input_count = 1,
                             .input = {tri_model_add(m, &first)},
-                            .units = 6,
                             .name = "b",
                             .param = {{"weight", TRI_INIT_FAN_IN, true, false, columns}}};
         tri_value value = tri_model_add(m, &second);

@@ -60,10 +60,9 @@ static tri_model *halves(int parts)
         tri_piece piece = {parts, part, 0, 1, 6, 0};
         tri_build build = {
             .op = TRI_OP_LINEAR,
-            .attr = {.bias = true},
+            .attr = {.bias = true, .units = 6 / parts},
             .input_count = 1,
             .input = {x},
-            .units = 6 / parts,
             .name = "a",
             .param = {{"weight", TRI_INIT_FAN_IN, true, false, piece}, {"bias", TRI_INIT_FAN_IN, false, false, piece}}};
         tri_value part_of = tri_model_add(m, &build);
@@ -127,9 +126,9 @@ static void a_piece_that_does_not_fit_is_refused(void **state)
         tri_value x, y;
         tri_model *m = rig_start(TRI_F32, 1, (int64_t[]){6}, &x, &y);
         tri_build build = {.op = TRI_OP_LINEAR,
+                           .attr = {.units = 3},
                            .input_count = 1,
                            .input = {x},
-                           .units = 3,
                            .name = "a",
                            .param = {{"weight", TRI_INIT_FAN_IN, true, false, cases[c].piece}}};
         assert_int_equal(tri_model_add(m, &build), -1);
