@@ -120,6 +120,7 @@ typedef struct tri_op_desc {
     int max_shards;                      /* most shards of one call */
     int threads;                         /* of each call */
     bool adds;                           /* embedding, backward: its gradient is added to what is there */
+    int64_t places;                      /* kind "tokens": of a sequence, at most */
 } tri_op_desc;
 
 /* Whether any value is of that type; bf16 or f16. */
@@ -149,6 +150,13 @@ typedef struct tri_op_batch {
  * them, or any number of ranks' (tri_tree_plan_leaves()). Destroys leaves. */
 void tri_doubles_tree_sum(double *leaves, int shards, int64_t count);
 
+/* Kind "tokens": shards that follow each other in one sequence. */
+typedef struct tri_place_span {
+    int64_t row, count; /* shards of the call */
+    int64_t place;      /* of the first one in its sequence */
+    float *kept;        /* what the sequence keeps from call to call, of all ops */
+} tri_place_span;
+
 /* One run. Pointers to the first shard; shard s of input i lies at input[i] + s * (bytes of one shard's input). */
 typedef struct tri_op_call {
     int shards;          /* in this call, 1 .. max_shards */
@@ -164,6 +172,9 @@ typedef struct tri_op_call {
     const int64_t *first_sample; /* [shards] number of the first sample within the global batch: keys of dropout */
     tri_op_ranks *across;        /* of ops with attr.ranks above 1 */
     tri_op_batch *batch;         /* of ops with attr.sync; NULL: the run has all shards */
+    const tri_place_span *spans; /* kind "tokens": [span_count], of all shards */
+    int span_count;
+    int64_t kept_first; /* what this op keeps lies there in span.kept */
     /* backward only: */
     const void *doutput; /* MAY be overwritten by linear, conv2d, batch_norm, add with fused relu: masked in place;
                              and by gather_tokens: added up in place */
@@ -216,6 +227,7 @@ struct tri_kernel {
     tri_op_desc desc;
     size_t saved_nbytes;   /* per shard */
     size_t scratch_nbytes; /* per call */
+    int64_t kept_count;    /* kind "tokens": floats that a sequence keeps from call to call */
     void *state;
 };
 
@@ -242,6 +254,10 @@ typedef struct tri_op_ops {
     bool renames;         /* the output is input 0 in another shape */
     bool reads_table;     /* input 0 has numbers of rows of parameter 0; takes desc.adds */
     bool weights_wait;    /* the gradient of parameter 0 may be formed long after that of input 0 */
+    /* Kind "tokens", of models that generate text: */
+    bool per_token;   /* there is a row for it, or those for training do with each token a shard */
+    bool packs;       /* parameter 0 is a tri_matrix */
+    bool trains_only; /* without training the output is the input */
     tri_kernel_ops reference;
 } tri_op_ops;
 /* NULL for what is no op. */
@@ -254,7 +270,8 @@ const tri_op_ops *tri_op_row(tri_op op);
 #define TRI_LOSS_COLUMNS 4
 
 /* Picks the first row of the kind's list that can, plans it. kind: "cpu" (Winograd, oneDNN, own tiles, reference),
- * "dnnl" (the same without Winograd), "tiles" (without both) or "reference". A row whose plan says TRI_EUNSUPPORTED
+ * "dnnl" (the same without Winograd), "tiles" (without both) or "reference"; "tokens": forward alone, a shard is one
+ * token of a sequence and knows its place. A row whose plan says TRI_EUNSUPPORTED
  * (this oneDNN has nothing fast) gives way to the next one, which has the same flags. */
 tri_status tri_kernel_plan(const char *kind, const tri_op_desc *desc, tri_kernel *kernel);
 void tri_kernel_forward(const tri_kernel *kernel, const tri_op_call *call);

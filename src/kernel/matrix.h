@@ -19,7 +19,6 @@ void tri_matrix_destroy(tri_matrix *matrix);
 #define TRI_MATRIX_ROWS 256
 /* Packs rows [first, first + count) from w[count][channels]. */
 void tri_matrix_fill(tri_matrix *matrix, int threads, int64_t first, int64_t count, const float *w);
-int64_t tri_matrix_units(const tri_matrix *matrix);
 size_t tri_matrix_nbytes(const tri_matrix *matrix);
 /* One row back, as it is stored: what an embedding is. */
 void tri_matrix_row(const tri_matrix *matrix, int64_t row, float *out);
@@ -32,7 +31,7 @@ typedef struct tri_matrix_call {
     int threads;
     bool relu;
 } tri_matrix_call;
-size_t tri_matrix_scratch(const tri_matrix *matrix, int64_t rows);
+size_t tri_matrix_scratch(int64_t channels, int64_t rows);
 void tri_matrix_apply(const tri_matrix *matrix, const tri_matrix_call *call);
 
 #endif

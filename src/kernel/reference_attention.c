@@ -155,6 +155,7 @@ const tri_op_ops tri_op_attention = {
     .infer = infer_attention,
     .products = attention_products,
     .squares = true,
+    .per_token = true,
     .reference.plan = attention_plan,
     .reference.forward = attention_forward,
     .reference.backward = attention_backward,

@@ -101,6 +101,7 @@ static void map_backward(const tri_kernel *kernel, const tri_op_call *call)
         .infer = tri_infer_same,                                                                                       \
         .value = name,                                                                                                 \
         .slope = name##_slope,                                                                                         \
+        .per_token = true,                                                                                             \
         .reference.forward = map_forward,                                                                              \
         .reference.backward = map_backward,                                                                            \
         .reference.dinput_may_alias = true,                                                                            \
@@ -177,6 +178,7 @@ const tri_op_ops tri_op_add = {
     .inputs = 2,
     .infer = infer_pair,
     .fuses_relu = true,
+    .per_token = true,
     .reference.forward = pair_forward,
     .reference.backward = pair_backward,
     .reference.dinput_may_alias = true,
@@ -186,6 +188,7 @@ const tri_op_ops tri_op_add = {
 const tri_op_ops tri_op_mul = {
     .inputs = 2,
     .infer = infer_pair,
+    .per_token = true,
     .reference.forward = pair_forward,
     .reference.backward = pair_backward,
     .reference.dinput_may_alias = true,
@@ -241,6 +244,8 @@ static tri_status infer_dropout(tri_op_desc *desc)
 
 const tri_op_ops tri_op_dropout = {
     .infer = infer_dropout,
+    .per_token = true,
+    .trains_only = true,
     .reference.forward = dropout_forward,
     .reference.backward = dropout_backward,
     .reference.dinput_may_alias = true,

@@ -280,6 +280,7 @@ static tri_status infer_layer_norm(tri_op_desc *desc)
 
 const tri_op_ops tri_op_layer_norm = {
     .infer = infer_layer_norm,
+    .per_token = true,
     .reference.plan = layer_plan,
     .reference.forward = layer_forward,
     .reference.backward = layer_backward,

@@ -72,6 +72,7 @@ static tri_status infer_rms_norm(tri_op_desc *desc)
 
 const tri_op_ops tri_op_rms_norm = {
     .infer = infer_rms_norm,
+    .per_token = true,
     .reference.plan = rms_plan,
     .reference.forward = rms_forward,
     .reference.backward = rms_backward,
@@ -116,6 +117,7 @@ static tri_status infer_swiglu(tri_op_desc *desc)
 
 const tri_op_ops tri_op_swiglu = {
     .infer = infer_swiglu,
+    .per_token = true,
     .reference.forward = swiglu_forward,
     .reference.backward = swiglu_backward,
     .reference.backward_input = true,
@@ -182,7 +184,7 @@ static tri_status infer_positions(tri_op_desc *desc)
     TRI_TRY(tri_infer_input(desc, 0, 3, 3, TRI_F32));
     TRI_TRY(tri_infer_units(desc, "units (positions)", units));
     const int64_t here = desc->input[0].dim[1], ranks = desc->attr.ranks > 1 ? desc->attr.ranks : 1;
-    const int64_t needed = tri_int64_max(here * ranks, desc->attr.first + here);
+    const int64_t needed = tri_int64_max(desc->places, tri_int64_max(here * ranks, desc->attr.first + here));
     if (desc->attr.first < 0 || needed > units) {
         return tri_fail(TRI_EINVAL, "positions: want samples of at most %lld tokens, got %lld", (long long)units,
                         (long long)needed);
@@ -193,6 +195,7 @@ static tri_status infer_positions(tri_op_desc *desc)
 
 const tri_op_ops tri_op_positions = {
     .infer = infer_positions,
+    .per_token = true,
     .reference.plan = positions_plan,
     .reference.forward = positions_forward,
     .reference.backward = positions_backward,
@@ -299,6 +302,7 @@ static tri_status infer_rope(tri_op_desc *desc)
 
 const tri_op_ops tri_op_rope = {
     .infer = infer_rope,
+    .per_token = true,
     .reference.plan = tri_rope_plan,
     .reference.forward = rope_forward,
     .reference.backward = rope_backward,

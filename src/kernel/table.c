@@ -32,11 +32,17 @@ static const tri_kernel_ops *const dnnl_rows[] = {TRI_DNNL_ROWS(ROW_ADDRESS) TRI
 static const tri_kernel_ops *const cpu_rows[] = {TRI_WINO_ROWS(ROW_ADDRESS) TRI_DNNL_ROWS(ROW_ADDRESS)
                                                      TRI_CPU_ROWS(ROW_ADDRESS) NULL};
 
+static const tri_kernel_ops *const token_rows[] = {TRI_TOKEN_ROWS(ROW_ADDRESS) TRI_CPU_ROWS(ROW_ADDRESS) NULL};
+
 /* Each ends in the op's own reference. */
 static const struct {
     const char *kind;
     const tri_kernel_ops *const *rows;
-} kinds[] = {{"cpu", cpu_rows}, {"dnnl", dnnl_rows}, {"tiles", tiles_rows}, {"reference", reference_rows}};
+} kinds[] = {{"cpu", cpu_rows},
+             {"dnnl", dnnl_rows},
+             {"tiles", tiles_rows},
+             {"tokens", token_rows},
+             {"reference", reference_rows}};
 
 const char *tri_op_name(tri_op op)
 {

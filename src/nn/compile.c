@@ -50,7 +50,10 @@ static tri_status values_make(tri_graph *graph, const tri_model *model)
     const tri_value_spec *specs = model->values.items;
     for (int v = 0; v < graph->value_count; v++) {
         size_t nbytes;
-        int64_t count = tri_shape_count(specs[v].sample);
+        tri_shape sample = specs[v].sample;
+        if (graph->config.places > 0 && sample.ndim > 0)
+            sample.dim[0] = 1; /* one token */
+        int64_t count = tri_shape_count(sample);
         if (__builtin_mul_overflow((size_t)count * tri_dtype_nbytes(specs[v].dtype), (size_t)graph->config.rows,
                                    &nbytes) ||
             __builtin_mul_overflow(nbytes, (size_t)graph->config.shards, &(size_t){0}) || nbytes > (size_t)1 << 50)
@@ -59,7 +62,7 @@ static tri_status values_make(tri_graph *graph, const tri_model *model)
                             (long long)count, graph->config.shards, (long long)graph->config.rows);
         graph->values[v] = (graph_value){.root = v,
                                          .dtype = specs[v].dtype,
-                                         .sample = specs[v].sample,
+                                         .sample = sample,
                                          .source = v == model->input    ? GRAPH_INPUT
                                                    : v == model->target ? GRAPH_TARGET
                                                    : v == model->loss   ? GRAPH_SUMS
@@ -73,13 +76,20 @@ static tri_status values_make(tri_graph *graph, const tri_model *model)
     return TRI_OK;
 }
 
+/* The output is the input by another name. */
+static bool renames(const tri_graph *graph, const tri_node *node)
+{
+    const tri_op_ops *row = tri_op_row(node->op);
+    return row->renames || (graph->config.places > 0 && row->trains_only);
+}
+
 /* Reshapes become names for other values. */
 static void reshapes_drop(tri_graph *graph, const tri_model *model)
 {
     const tri_node *nodes = model->nodes.items;
     graph_value *values = graph->values;
     for (size_t n = 0; n < model->nodes.count; n++) {
-        if (tri_op_row(nodes[n].op)->renames)
+        if (renames(graph, &nodes[n]))
             values[nodes[n].output].root = values[nodes[n].input[0]].root;
         else
             for (int i = 0; i < nodes[n].input_count; i++)
@@ -127,6 +137,7 @@ static void op_make(tri_graph *graph, const tri_node *node, int node_number, gra
                              .attr = node->attr,
                              .input_count = node->input_count,
                              .max_shards = graph->config.shards,
+                             .places = graph->config.places,
                              .threads = graph->config.threads};
     for (int i = 0; i < node->input_count; i++) {
         const graph_value *given = &graph->values[node->input[i]]; /* the shape is that of the name, not of the root */
@@ -164,7 +175,7 @@ static tri_status ops_make(tri_graph *graph, const tri_model *model)
     for (int v = 0; v < graph->value_count; v++)
         op_of_value[v] = -1;
     for (size_t n = 0; n < model->nodes.count; n++) {
-        if (tri_op_row(nodes[n].op)->renames)
+        if (renames(graph, &nodes[n]))
             continue;
         if (relu_fuse(graph, &nodes[n], (int)n, op_of_value)) {
             roots_rename(graph, nodes[n].output, graph->values[nodes[n].input[0]].root);
@@ -316,6 +327,8 @@ static tri_status kernels_plan(tri_graph *graph)
             op->kernel.ops = NULL; /* a failed plan has released itself */
             return tri_fail_context(status, "op %d (%s)", o, tri_op_name(op->desc.op));
         }
+        op->kept_first = graph->kept_count;
+        graph->kept_count += (op->kernel.kept_count + TRI_PARAMS_ALIGN - 1) / TRI_PARAMS_ALIGN * TRI_PARAMS_ALIGN;
         if (op->backward && !op->kernel.ops->backward)
             return tri_fail(TRI_EUNSUPPORTED, "op %d (%s) has no gradient", o, tri_op_name(op->desc.op));
     }

@@ -131,6 +131,9 @@ void tri_graph_call_fill(tri_graph *graph, graph_op *op, uint64_t step, bool tra
                           .output = tri_graph_value(graph, op->output),
                           .saved = tri_graph_buffer(graph, op->saved),
                           .scratch = tri_graph_buffer(graph, op->scratch),
+                          .spans = graph->spans,
+                          .span_count = graph->span_count,
+                          .kept_first = op->kept_first,
                           .training = training,
                           .loss_scale = graph->loss_scale,
                           .seed = graph->config.seed,
@@ -159,6 +162,17 @@ void tri_graph_across_set(tri_graph *graph, const tri_op_ranks *across)
 void tri_graph_batch_set(tri_graph *graph, const tri_op_batch *batch)
 {
     graph->batch_sums = *batch;
+}
+
+void tri_graph_spans_set(tri_graph *graph, const tri_place_span *spans, int count)
+{
+    graph->spans = spans;
+    graph->span_count = count;
+}
+
+int64_t tri_graph_kept_count(const tri_graph *graph)
+{
+    return graph->kept_count;
 }
 
 void tri_graph_loss_scale(tri_graph *graph, float scale)

@@ -14,7 +14,7 @@
 typedef struct tri_graph tri_graph;
 
 typedef struct tri_graph_config {
-    const char *kind; /* of kernels: "cpu" or "reference" */
+    const char *kind; /* of kernels: "cpu" or "reference"; "tokens": token_graph.h */
     int64_t rows;     /* samples of one shard, at most */
     int shards;       /* of one run, at most */
     int threads;
@@ -24,6 +24,7 @@ typedef struct tri_graph_config {
                             batch, convolutions before them, logits, parameters, their gradients and all sums are f32.
                             TRI_F16: likewise, and gradients want tri_graph_loss_scale() */
     int first_node, end_node; /* span.h: the part of the model that is compiled; 0, 0: all of it */
+    int64_t places;           /* kind "tokens": of a sequence, at most; 0: shards are of samples */
     int slots;                /* span.h: runs that may stand between their way up and their way down at once; 0: one */
     const bool *frozen;       /* [parameters of the model] those that nobody moves, where the store does not hold all;
                                  NULL: it does. Read while compiling */
@@ -57,7 +58,8 @@ typedef struct tri_graph_hooks {
     void *arg;
     /* A run upward or downward begins. */
     void (*begin)(void *arg, bool down);
-    /* The next kernel reads an entry: brings it and says where it lies until `done`. */
+    /* The next kernel reads an entry: brings it and says where it lies until `done`. Kind "tokens": of one that the op
+     * packs, its tri_matrix. */
     tri_status (*bring)(void *arg, int entry, const float **values);
     void (*done)(void *arg, int entry);
     /* The next kernel writes the gradient of this number (tri_params_tail()): where that of each part goes. Only on the
@@ -74,6 +76,11 @@ void tri_graph_across_set(tri_graph *graph, const tri_op_ranks *across);
 /* How batch norms of the whole batch sum over it inside of runs (tri_model_sync_batch_norm()); never set: a run has all
  * shards of its batch. A failure ends the run. */
 void tri_graph_batch_set(tri_graph *graph, const tri_op_batch *batch);
+
+/* Kind "tokens", before each run: which sequences its shards, one token each, go on. Borrowed until the run is over. */
+void tri_graph_spans_set(tri_graph *graph, const tri_place_span *spans, int count);
+/* Floats that a sequence keeps from run to run, where spans point to. */
+int64_t tri_graph_kept_count(const tri_graph *graph);
 
 /* All gradients of the next backwards, so also those of parameters, are those of the loss times this; 1 at first. */
 void tri_graph_loss_scale(tri_graph *graph, float scale);

@@ -68,6 +68,7 @@ typedef struct graph_op {
     int saved_again, scratch_again;  /* of the second run */
     int dinput[TRI_OP_MAX_INPUTS];   /* buffer that backward writes, -1: gradient not wanted */
     int add_into[TRI_OP_MAX_INPUTS]; /* buffer it is then added to, -1: dinput is the gradient itself */
+    int64_t kept_first;              /* in what a sequence keeps */
     tri_op_call call;                /* filled for each run */
 } graph_op;
 
@@ -101,6 +102,9 @@ struct tri_graph {
     int slot_count;
     size_t slot_nbytes; /* from one slot's memory to the next */
     /* of the runs: */
+    int64_t kept_count;          /* of a sequence */
+    const tri_place_span *spans; /* [span_count] */
+    int span_count;
     int part_count, part_capacity;
     tri_tree_part parts[TRI_TREE_MAX_PARTS];
     float *grads[TRI_TREE_MAX_PARTS];

@@ -2,8 +2,9 @@
  *
  * token_graph.h: a causal model compiled to be walked token by token: what its attention has seen stays.
  *
- * The nodes of the model are the same as in training; ops over rows run on the same kernels, products on weights that
- * are packed once, and attention, positions and rope know where in its sequence a row stands. The logits of a token
+ * A graph of the model's nodes as in training, but for kernels of kind "tokens": a shard is one token, weights of
+ * products are packed once, and attention, positions and rope know where in its sequence a token stands. The loss is
+ * left out: the vocabulary is read for the last token of each span. The logits of a token
  * depend on the tokens before it alone: not on threads, nor on what else is walked, nor on how the text is cut.
  */
 #ifndef TRI_NN_TOKEN_GRAPH_H

@@ -53,7 +53,7 @@ static inline tri_shape op_shape(const int64_t *dim)
 
 static inline bool op_is_loss(tri_op op)
 {
-    return op == TRI_OP_CROSS_ENTROPY || op == TRI_OP_MSE || op == TRI_OP_VOCAB_LOSS;
+    return tri_op_row(op)->loss;
 }
 
 /* Ints: input 1 of losses over classes, input 0 of embedding. */

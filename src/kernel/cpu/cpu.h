@@ -62,7 +62,16 @@
     X(tri_cpu_vocab_part)                                                                                              \
     X(tri_cpu_bias)
 
+/* Before those of training, where a shard is one token. */
+#define TRI_TOKEN_ROWS(X)                                                                                              \
+    X(tri_token_linear)                                                                                                \
+    X(tri_token_embedding)                                                                                             \
+    X(tri_token_positions)                                                                                             \
+    X(tri_token_rope)                                                                                                  \
+    X(tri_token_attention)
+
 TRI_WINO_ROWS(TRI_ROW_DECLARE)
+TRI_TOKEN_ROWS(TRI_ROW_DECLARE)
 TRI_DNNL_ROWS(TRI_ROW_DECLARE)
 TRI_CPU_ROWS(TRI_ROW_DECLARE)
 

@@ -5,6 +5,7 @@
  */
 #include "kernel/matrix.h"
 
+#include "kernel/cpu/cpu.h"
 #include "kernel/cpu/gemm_half.h"
 
 #define GROUP_NBYTES (INT64_C(128) << 10) /* of packed weights that a thread takes at a time */
@@ -54,11 +55,6 @@ void tri_matrix_destroy(tri_matrix *matrix)
     }
 }
 
-int64_t tri_matrix_units(const tri_matrix *matrix)
-{
-    return matrix->units;
-}
-
 _Static_assert(TRI_MATRIX_ROWS % TRI_GEMM_MAX_NR == 0, "whole panels");
 
 void tri_matrix_fill(tri_matrix *matrix, int threads, int64_t first, int64_t count, const float *w)
@@ -82,9 +78,9 @@ void tri_matrix_row(const tri_matrix *matrix, int64_t row, float *out)
     }
 }
 
-size_t tri_matrix_scratch(const tri_matrix *matrix, int64_t rows)
+size_t tri_matrix_scratch(int64_t channels, int64_t rows)
 {
-    return matrix->half ? (size_t)(rows * 2 * tri_pairs(matrix->channels)) * sizeof(uint16_t) : 0;
+    return (size_t)(rows * 2 * tri_pairs(channels)) * sizeof(uint16_t);
 }
 
 typedef struct apply_arg {
@@ -165,3 +161,44 @@ void tri_matrix_apply(const tri_matrix *matrix, const tri_matrix_call *call)
                                       .relu = call->relu});
     }
 }
+
+/* --- rows for tokens --- */
+
+static tri_status linear_plan(const tri_op_desc *desc, tri_kernel *kernel)
+{
+    kernel->scratch_nbytes = tri_matrix_scratch(desc->param[0].dim[1], desc->max_shards);
+    return TRI_OK;
+}
+
+static void linear_forward(const tri_kernel *kernel, const tri_op_call *call)
+{
+    const tri_op_attr *attr = &kernel->desc.attr;
+    tri_matrix_apply(call->param[0], &(tri_matrix_call){.x = call->input[0],
+                                                        .bias = attr->bias ? call->param[1] : NULL,
+                                                        .y = call->output,
+                                                        .scratch = call->scratch,
+                                                        .rows = call->shards,
+                                                        .threads = kernel->desc.threads,
+                                                        .relu = attr->relu});
+}
+
+const tri_kernel_ops tri_token_linear = {
+    .op = TRI_OP_LINEAR,
+    .name = "tokens",
+    .plan = linear_plan,
+    .forward = linear_forward,
+};
+
+static void embedding_forward(const tri_kernel *kernel, const tri_op_call *call)
+{
+    const int32_t *index = call->input[0];
+    for (int64_t r = 0; r < call->shards; r++) {
+        tri_matrix_row(call->param[0], index[r], (float *)call->output + r * kernel->desc.param[0].dim[1]);
+    }
+}
+
+const tri_kernel_ops tri_token_embedding = {
+    .op = TRI_OP_EMBEDDING,
+    .name = "tokens",
+    .forward = embedding_forward,
+};

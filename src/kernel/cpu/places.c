@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * places.c: keys and values are kept as attention.c packs them, head by head: a new place is a column of a panel of
- * keys and a row of panels of values. The blocks of training run over what is kept.
+ * places.c: the rows of kind "tokens" that know at which place of its sequence a token stands.
+ *
+ * Keys and values are kept as attention.c packs them, head by head: a new place is a column of a panel of keys and a
+ * row of panels of values. The blocks of training run over what is kept: a query meets its keys in the same blocks and
+ * order however many rows come together.
  */
-#include "kernel/places.h"
-
 #include "kernel/cpu/attention.h"
 #include "kernel/cpu/cpu.h"
 
@@ -13,25 +14,12 @@
 
 typedef struct places_arg {
     tri_attention_run run;
-    const tri_kernel *kernel; /* rope */
-    const tri_place_span *spans;
-    int span_count;
+    const tri_kernel *kernel;
+    const tri_op_call *call;
     int64_t step; /* rows of a tile */
     const float *x;
-    float *y, *scratch;
+    float *y;
 } places_arg;
-
-int64_t tri_places_kept_count(const tri_op_desc *desc)
-{
-    tri_attention_run run;
-    tri_attention_make(desc, &run);
-    return run.values * run.h.keys;
-}
-
-int64_t tri_places_scratch_count(const tri_op_desc *desc)
-{
-    return INT64_C(1) * TRI_ATTENTION_QUERIES * TRI_ATTENTION_KEYS * desc->threads;
-}
 
 /* Some rows of one span. */
 typedef struct places_tile {
@@ -42,15 +30,15 @@ typedef struct places_tile {
 static int64_t tile_count(const places_arg *v)
 {
     int64_t count = 0;
-    for (int s = 0; s < v->span_count; s++) {
-        count += tri_int64_ceil(v->spans[s].count, v->step);
+    for (int s = 0; s < v->call->span_count; s++) {
+        count += tri_int64_ceil(v->call->spans[s].count, v->step);
     }
     return count;
 }
 
 static places_tile tile_find(const places_arg *v, int64_t tile)
 {
-    const tri_place_span *span = v->spans;
+    const tri_place_span *span = v->call->spans;
     for (int64_t tiles; tile >= (tiles = tri_int64_ceil(span->count, v->step)); span++) {
         tile -= tiles;
     }
@@ -72,7 +60,7 @@ static void keep_tile(void *arg, int64_t number)
         for (int64_t head = 0; head < h->keys; head++) {
             const float *key = v->x + (tile.span->row + r) * h->stride + (h->queries + head) * h->width;
             const float *value = key + h->keys * h->width;
-            float *kept = tile.span->kept + head * run->values;
+            float *kept = tile.span->kept + v->call->kept_first + head * run->values;
             float *column = kept + place / nr * nr * h->width + place % nr;
             for (int64_t c = 0; c < h->width; c++) {
                 column[c * nr] = key[c];
@@ -94,8 +82,9 @@ static void attend_tile(void *arg, int64_t number)
     const tri_heads *h = &run->h;
     const places_tile tile = tile_find(v, number / h->keys);
     const int64_t key = number % h->keys;
-    const float *kept = tile.span->kept + key * run->values;
-    float *scores = v->scratch + tri_tile_worker() * INT64_C(1) * TRI_ATTENTION_QUERIES * TRI_ATTENTION_KEYS;
+    const float *kept = tile.span->kept + v->call->kept_first + key * run->values;
+    float *scores =
+        (float *)v->call->scratch + tri_tile_worker() * INT64_C(1) * TRI_ATTENTION_QUERIES * TRI_ATTENTION_KEYS;
     for (int64_t head = key * h->group; head < (key + 1) * h->group; head++) {
         for (int64_t r = tile.first; r < tile.first + tile.count; r += TRI_ATTENTION_QUERIES) {
             const int64_t row = tile.span->row + r;
@@ -113,19 +102,33 @@ static void attend_tile(void *arg, int64_t number)
     }
 }
 
-void tri_places_attention(const tri_op_desc *desc, const tri_place_span *spans, int span_count, const float *x,
-                          float *y, float *scratch)
+/* The kernel is one of a sample as long as a sequence may become. */
+static tri_status attention_plan(const tri_op_desc *desc, tri_kernel *kernel)
 {
-    places_arg arg = {.spans = spans, .span_count = span_count, .step = TILE_ROWS, .x = x, .y = y, .scratch = scratch};
-    int64_t rows = 0;
-    tri_attention_make(desc, &arg.run);
-    for (int s = 0; s < span_count; s++) {
-        rows += spans[s].count;
-    }
-    tri_tiles_run(rows > TILE_ROWS ? desc->threads : 1, tile_count(&arg), keep_tile, &arg);
-    arg.step = TASK_QUERIES;
-    tri_tiles_run(desc->threads, tile_count(&arg) * arg.run.h.keys, attend_tile, &arg);
+    tri_attention_run run;
+    kernel->desc.input[0].dim[1] = desc->places;
+    tri_attention_make(&kernel->desc, &run);
+    kernel->kept_count = run.values * run.h.keys;
+    kernel->scratch_nbytes = (size_t)(TRI_ATTENTION_QUERIES * TRI_ATTENTION_KEYS * desc->threads) * sizeof(float);
+    return TRI_OK;
 }
+
+static void attention_forward(const tri_kernel *kernel, const tri_op_call *call)
+{
+    places_arg arg = {.kernel = kernel, .call = call, .step = TILE_ROWS, .x = call->input[0], .y = call->output};
+    const int threads = kernel->desc.threads;
+    tri_attention_make(&kernel->desc, &arg.run);
+    tri_tiles_run(call->shards > TILE_ROWS ? threads : 1, tile_count(&arg), keep_tile, &arg);
+    arg.step = TASK_QUERIES;
+    tri_tiles_run(threads, tile_count(&arg) * arg.run.h.keys, attend_tile, &arg);
+}
+
+const tri_kernel_ops tri_token_attention = {
+    .op = TRI_OP_ATTENTION,
+    .name = "tokens",
+    .plan = attention_plan,
+    .forward = attention_forward,
+};
 
 /* --- rope --- */
 
@@ -140,8 +143,44 @@ static void turn_tile(void *arg, int64_t number)
     }
 }
 
-void tri_places_rope(const tri_kernel *kernel, const tri_place_span *spans, int span_count, const float *x, float *y)
+static tri_status rope_plan(const tri_op_desc *desc, tri_kernel *kernel)
 {
-    places_arg arg = {.kernel = kernel, .spans = spans, .span_count = span_count, .step = TILE_ROWS, .x = x, .y = y};
+    kernel->desc.input[0].dim[1] = desc->places;
+    return tri_rope_plan(&kernel->desc, kernel);
+}
+
+static void rope_forward(const tri_kernel *kernel, const tri_op_call *call)
+{
+    places_arg arg = {.kernel = kernel, .call = call, .step = TILE_ROWS, .x = call->input[0], .y = call->output};
     tri_tiles_run(tile_count(&arg) > 2 ? kernel->desc.threads : 1, tile_count(&arg), turn_tile, &arg);
 }
+
+const tri_kernel_ops tri_token_rope = {
+    .op = TRI_OP_ROPE,
+    .name = "tokens",
+    .plan = rope_plan,
+    .forward = rope_forward,
+    .release = tri_rope_release,
+    .output_may_alias = true,
+};
+
+/* --- positions --- */
+
+static void positions_forward(const tri_kernel *kernel, const tri_op_call *call)
+{
+    const int64_t width = tri_shape_last(&kernel->desc.output);
+    const float *x = call->input[0], *table = call->param[0];
+    float *y = call->output;
+    for (int s = 0; s < call->span_count; s++) {
+        const tri_place_span *span = &call->spans[s];
+        tri_vector_add(1, y + span->row * width, x + span->row * width, table + span->place * width,
+                       span->count * width);
+    }
+}
+
+const tri_kernel_ops tri_token_positions = {
+    .op = TRI_OP_POSITIONS,
+    .name = "tokens",
+    .forward = positions_forward,
+    .output_may_alias = true,
+};
