@@ -16,7 +16,7 @@
 #include "cli/worker.h"
 #include "train/core/build.h"
 #include "train/core/trained.h"
-#include "train/features/evaluate.h"
+#include "train/core/evaluate.h"
 
 typedef struct eval_flags {
     const char *ranks, *hosts, *config, *train, *validation, *json, *follow, *patience;

@@ -18,7 +18,7 @@
 #include "train/checkpointing/resume.h"
 #include "train/core/build.h"
 #include "train/core/trained.h"
-#include "train/features/evaluate.h"
+#include "train/core/evaluate.h"
 
 #define LOOK_EVERY_NS (200 * TRI_NS_PER_MS)
 

@@ -15,7 +15,6 @@
 #include "monitor/trace.h"
 #include "train/core/job.h"
 #include "train/elastic/reform.h"
-#include "train/features/observers.h"
 
 #define ALONE_S       300
 #define GRACE_MAX_S   86400

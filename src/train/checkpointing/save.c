@@ -9,7 +9,7 @@
  * Where the ranks do not see the same folder, rank 0 writes what they send, and all wait.
  */
 #include "train/checkpointing/save.h"
-#include "train/features/features.h"
+#include "train/core/features.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -18,14 +18,13 @@
 #include "train/checkpointing/resume.h"
 #include "train/core/build.h"
 #include "train/core/dataset_info.h"
+#include "train/core/features.h"
 #include "train/core/initial.h"
 #include "train/core/isa.h"
 #include "train/core/layout.h"
 #include "train/core/servers.h"
 #include "train/core/step.h"
 #include "train/elastic/reform_assignment.h"
-#include "train/features/evaluate.h"
-#include "train/features/guard.h"
 #include "train/features/observers.h"
 
 /* A starter that binds nobody (mpirun, torchrun) gives every rank all cores: they are shared out then, since ranks that
@@ -298,14 +297,13 @@ tri_status tri_job_build(tri_job *job, const tri_job_setup *setup)
     if (status == TRI_OK)
         status = tri_job_build_model(job, setup->model, &dataset->info);
     if (status == TRI_OK)
-        status = tri_job_sample_plan(job, setup->model, &dataset->info);
+        status = tri_features_plan(job, setup->model, &dataset->info);
     if (status == TRI_OK)
         status = tri_job_open_optim(job);
     if (status == TRI_OK)
         tri_job_servers_plan(job);
-    tri_job_scale_open(job);
     if (status == TRI_OK)
-        status = tri_job_guard_open(job);
+        status = tri_features_open(job);
     if (status == TRI_OK)
         status = tri_job_form_moves(job);
     if (status == TRI_OK)

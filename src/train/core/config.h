@@ -135,6 +135,13 @@ bool tri_guard_copies(const tri_config *config);
 tri_status tri_guard_skip_check(const tri_config *config, const char *what, const char *besides);
 /* verify.c */
 tri_status tri_verify_check(const tri_config *config);
+/* Whether train.verify_every is a number of steps. */
+bool tri_verify_number(const char *text, int64_t *value);
+/* Whether stragglers can be replaced. */
+tri_status tri_stragglers_check(const tri_config *config, bool elastic);
+/* What train.on_nonfinite and train.on_spike say. */
+typedef enum tri_guard_act { TRI_GUARD_OFF, TRI_GUARD_STOP, TRI_GUARD_SKIP, TRI_GUARD_ROLLBACK } tri_guard_act;
+tri_guard_act tri_guard_act_of(const char *text);
 /* The resolved configuration as YAML, each value with its origin as a comment; reads back to the same configuration. */
 tri_status tri_config_print(const tri_config *config, tri_string *out);
 /* xxh3 of what decides the bits: model, data, train (batch, shards, seed, epochs, kernels), optim. */

@@ -10,8 +10,8 @@
 #include <signal.h>
 #include <string.h>
 
+#include "train/core/features.h"
 #include "train/core/step.h"
-#include "train/features/features.h"
 
 #define JOIN 0x1p-8f /* in the column of the ranks that leave, which are counted */
 

@@ -16,13 +16,12 @@
 #include "text/tokenizer.h"
 #include "train/core/build.h"
 #include "train/core/dataset_info.h"
+#include "train/core/features.h"
 #include "train/core/initial.h"
 #include "train/core/job.h"
 #include "train/core/servers.h"
 #include "train/core/step.h"
-#include "train/features/features.h"
 #include "train/features/sample_audit.h"
-#include "train/features/verify.h"
 
 /* How the graphs find what is on its way or elsewhere. */
 static void hooks_set(tri_job *job)
@@ -44,7 +43,6 @@ tri_status tri_job_form_moves(tri_job *job)
     setup.kept = job->elastic.on ? &job->elastic.grads : NULL;
     setup.between_hosts = tri_group_is_between_hosts(job->mesh.data_group);
     TRI_TRY(tri_sync_create(&setup, &job->sync));
-    TRI_TRY(tri_job_verify_open(job));
     if (job->config.optim.clip_norm > 0 || tri_features_want_norm(job) || job->rank == 0 || job->elastic.on ||
         job->mesh.model_group || !job->sync->whole) {
         job->norm_blocks = tri_alloc_zero((size_t)job->params->block_count, sizeof(double));
@@ -299,7 +297,6 @@ tri_status tri_job_check_equal(tri_job *job)
                               equal_names[what], first, job->rank, kernels);
     }
     tri_free(all);
-    job->verify.compared = job->step;
     return status;
 }
 

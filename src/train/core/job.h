@@ -72,7 +72,6 @@ typedef struct tri_job_scale {
 } tri_job_scale;
 
 /* guard.c: train.on_nonfinite, train.on_spike. */
-typedef enum tri_guard_act { TRI_GUARD_OFF, TRI_GUARD_STOP, TRI_GUARD_SKIP, TRI_GUARD_ROLLBACK } tri_guard_act;
 typedef struct tri_job_guard {
     tri_guard_act on_nonfinite, on_spike;
     double loss;       /* mean of the latest steps, */
@@ -350,6 +349,8 @@ struct tri_job {
     bool result_told;     /* the run's last lines, by this process */
 };
 
+/* job->bits of a run in which a flipped bit was found some steps after it may have been used begins with this. */
+#define TRI_BITS_LATE "not reproducible (a flipped bit was in use "
 /* loop.c: a job with its place among the ranks of comm (NULL: alone), and nothing else. */
 tri_status tri_job_create(tri_comm *comm, const char *run_folder, tri_job **out);
 /* Closes what could not be opened; the others hear why. Returns `status`, whose message stays. */

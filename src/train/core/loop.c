@@ -13,16 +13,14 @@
 #include "train/checkpointing/local_sgd.h"
 #include "train/checkpointing/resume.h"
 #include "train/core/build.h"
+#include "train/core/evaluate.h"
+#include "train/core/features.h"
 #include "train/core/job.h"
 #include "train/core/servers.h"
 #include "train/core/stages.h"
 #include "train/core/step.h"
 #include "train/elastic/reform.h"
 #include "train/elastic/reform_assignment.h"
-#include "train/features/evaluate.h"
-#include "train/features/features.h"
-#include "train/features/guard.h"
-#include "train/features/verify.h"
 
 /* A group of one, for programs that take part in no job. */
 static tri_status open_alone(tri_job *job)
@@ -129,7 +127,7 @@ tri_status tri_job_print_result(tri_job *job)
     if (result.samples_per_s > 0 && job->figures.tokens > 0)
         tri_console_line(job->console, "tokens/s %.0f", result.samples_per_s * (double)job->figures.tokens);
     tri_console_line(job->console, "weights: xxh3 %016llx", (unsigned long long)result.weights_hash);
-    if (tri_job_is_marked_late(job))
+    if (strncmp(job->bits, TRI_BITS_LATE, strlen(TRI_BITS_LATE)) == 0)
         tri_console_line(job->console, "bits: %s", job->bits);
     return TRI_OK;
 }
@@ -187,7 +185,6 @@ void tri_job_close(tri_job *job)
     tri_job_unform(job);
     tri_kept_fini(&job->elastic.grads);
     tri_job_roles_close(job);
-    tri_job_guard_close(job);
     tri_optim_destroy(job->optim);
     tri_tensors_fini(&job->tensors);
     tri_free(job->frozen);

@@ -10,13 +10,12 @@
 #include "base/events.h"
 #include "base/log.h"
 #include "kernel/tile_threads.h"
+#include "train/core/features.h"
 #include "train/core/servers.h"
 #include "train/core/step.h"
+#include "train/elastic/mirrors_verify.h"
 #include "train/elastic/reform.h"
 #include "train/elastic/reform_assignment.h"
-#include "train/features/features.h"
-#include "train/features/observers.h"
-#include "train/features/verify.h"
 
 /* Time since *mark in seconds; *mark moves to now. */
 static double lap(int64_t *mark_ns)
@@ -31,7 +30,7 @@ static double lap_of(const tri_job *job, const char *what, int64_t *mark_ns)
 {
     int64_t start_ns = *mark_ns;
     double seconds = lap(mark_ns);
-    tri_job_span(job, what, start_ns, *mark_ns);
+    tri_features_span(job, what, start_ns, *mark_ns);
     return seconds;
 }
 
@@ -278,19 +277,13 @@ static tri_status sums_make(tri_job *job, const tri_loader_batch *loaded, tri_sy
 static tri_status sums_verify(tri_job *job, const tri_loader_batch *loaded, tri_sync_slice *slice)
 {
     TRI_TRY(sums_make(job, loaded, slice));
-    for (job->verify.in_a_row = 0; tri_job_verify_differs(job);) {
+    while (job->control.sum.weights[0] != 0 || job->control.sum.weights[1] != 0) {
         if (job->ahead)
             TRI_TRY(job->sync->ops->finish(job->sync, slice));
-        bool same =
-            true; /* of two copies of which one has changed in memory the other one is right: no vote is needed */
-        if (tri_job_mirrors_due(job, job->step))
-            TRI_TRY(tri_job_mirrors_compare(job, "mirrors", &same));
-        TRI_TRY(same ? tri_job_verify_repair(job) : tri_job_mirrors_repair(job));
+        TRI_TRY(tri_features_repair(job));
         sums_undo(job);
         TRI_TRY(sums_make(job, loaded, slice));
     }
-    if (job->verify.every > 0 && job->step % job->verify.every == 0)
-        job->verify.compared = job->step;
     return TRI_OK;
 }
 
@@ -338,14 +331,14 @@ static int64_t batch_samples(const tri_job *job)
 /* The next batch, or the part of one that this worker was dealt. */
 static tri_status batch_take(tri_job *job, tri_loader_batch *loaded)
 {
-    tri_job_watch_data(job, true);
+    tri_features_batch_wait(job, true);
     tri_status status =
         tri_job_deals(job) == 0
             ? tri_loader_next(job->loader, loaded)
             : tri_loader_part(job->loader, job->step, job->sync->part * job->shard_count, job->shard_count, loaded);
-    tri_job_watch_data(job, false);
+    tri_features_batch_wait(job, false);
     if (status == TRI_OK)
-        tri_job_watch_batch(job, (double)loaded->waited_ns / 1e9, (double)loaded->prepared_ns / 1e9);
+        tri_features_batch_taken(job, (double)loaded->waited_ns / 1e9, (double)loaded->prepared_ns / 1e9);
     return status;
 }
 
@@ -425,7 +418,7 @@ static tri_status step_make(tri_job *job)
         TRI_TRY(job->sync->ops->publish(job->sync));
     job->record.comm += lap_of(job, "publish", &mark_ns);
     tri_job_waves_step(job);
-    tri_job_span(job, "step", start_ns, mark_ns);
+    tri_features_span(job, "step", start_ns, mark_ns);
     count_step(job, (double)(tri_now_ns() - start_ns) / 1e9);
     threads_tune(job);
     step_advance(job);

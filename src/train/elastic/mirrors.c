@@ -10,8 +10,8 @@
 
 #include "base/memory.h"
 #include "comm/comm.h"
+#include "train/elastic/mirrors_verify.h"
 #include "train/elastic/reform_assignment.h"
-#include "train/features/verify.h"
 
 /* Nothing in a stage of layers without weights. */
 int tri_job_own_pieces(const tri_job *job, tri_sync_piece *pieces)

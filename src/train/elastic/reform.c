@@ -15,13 +15,11 @@
 #include "train/checkpointing/arrays.h"
 #include "train/checkpointing/resume.h"
 #include "train/core/build.h"
+#include "train/core/features.h"
 #include "train/core/step.h"
 #include "train/elastic/elastic.h"
 #include "train/elastic/reform.h"
 #include "train/elastic/reform_assignment.h"
-#include "train/features/evaluate.h"
-#include "train/features/features.h"
-#include "train/features/guard.h"
 #include "train/features/observers.h"
 #include "train/features/sample_audit.h"
 
@@ -104,8 +102,7 @@ static tri_status elastic_build(tri_job *job, const tri_job_setup *setup)
     TRI_TRY_IN(tri_dataset_identify(elastic->data, TRI_JOB_KEPT_NBYTES, &job->data), "while reading the training data");
     if (!job->roles.on)
         TRI_TRY(store_open(job));
-    tri_job_scale_open(job);
-    TRI_TRY(tri_job_guard_open(job));
+    TRI_TRY(tri_features_open(job));
     job->acted = true;
     elastic->begin = tri_job_rest_of(job);
     if (!job->run_folder)
@@ -238,7 +235,7 @@ static tri_status store_renew(tri_job *job)
         return TRI_OK;
     store_close(job);
     TRI_TRY(store_open(job));
-    tri_job_scale_open(job);
+    tri_features_restart(job);
     job->elastic.touched = false;
     return TRI_OK;
 }
@@ -251,7 +248,7 @@ tri_status tri_job_form(tri_job *job, tri_comm *comm, const tri_job_generation *
     TRI_TRY(ranks_take(job, comm));
     TRI_TRY(job->roles.on ? tri_job_roles_build(job) : store_renew(job));
     TRI_TRY(tri_job_build_graph(job));
-    TRI_TRY(tri_job_sample_plan(job, NULL, &job->info));
+    TRI_TRY(tri_features_plan(job, NULL, &job->info));
     TRI_TRY(tri_job_form_moves(job));
     TRI_TRY(tri_job_inventories_open(job));
     TRI_TRY(tri_job_mirror_open(job));

@@ -15,9 +15,9 @@
 #include "train/core/build.h"
 #include "train/core/step.h"
 #include "train/elastic/elastic.h"
+#include "train/elastic/mirrors_verify.h"
 #include "train/elastic/reform.h"
 #include "train/elastic/reform_assignment.h"
-#include "train/features/verify.h"
 
 /* --- what the configuration asks for --- */
 

@@ -9,9 +9,9 @@
 #include "base/memory.h"
 #include "train/core/job.h"
 #include "train/core/step.h"
+#include "train/elastic/mirrors_verify.h"
 #include "train/elastic/reform.h"
 #include "train/elastic/reform_assignment.h"
-#include "train/features/verify.h"
 
 void tri_job_due_close(tri_job *job)
 {

@@ -15,8 +15,7 @@
 #include "base/log.h"
 #include "train/checkpointing/arrays.h"
 #include "train/checkpointing/resume.h"
-#include "train/features/evaluate.h"
-#include "train/features/features.h"
+#include "train/core/features.h"
 
 #define BEST_FILE "best.json"
 
@@ -65,7 +64,7 @@ static tri_status form(tri_job *job)
     return tri_fs_remove(folder);
 }
 
-tri_status tri_job_best_offer(tri_job *job)
+static tri_status evaluated(tri_job *job)
 {
     char folder[1200], path[1300];
     int64_t wanted = is_kept(job) && job->test.loss < job->best_loss;
@@ -96,4 +95,4 @@ tri_status tri_job_best_offer(tri_job *job)
     return status == TRI_ENOMEM ? status : TRI_OK;
 }
 
-const tri_feature tri_feature_best = {.name = "best", .form = form};
+const tri_feature tri_feature_best = {.name = "best", .form = form, .evaluated = evaluated};

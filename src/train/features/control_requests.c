@@ -12,8 +12,8 @@
 #include "base/ask.h"
 #include "base/fs.h"
 #include "base/log.h"
+#include "train/core/features.h"
 #include "train/core/step.h"
-#include "train/features/features.h"
 #include "train/features/observers.h"
 
 /* A whole number; anything else is as good as the usual one. */

@@ -4,7 +4,7 @@
  * weights; or of its part of a spread state, and of the mirror that it keeps.
  */
 #include "base/chaos.h"
-#include "train/features/features.h"
+#include "train/core/features.h"
 #include "train/features/observers.h"
 
 tri_status tri_job_weak_open(const tri_job *job)

@@ -17,71 +17,12 @@
 #include "base/log.h"
 #include "base/runtime.h"
 #include "train/checkpointing/arrays.h"
+#include "train/core/features.h"
 #include "train/core/step.h"
-#include "train/features/features.h"
 #include "train/features/guard.h"
 #include "train/features/observers.h"
 
 #define GROWTH 1000.0 /* times the first loss: a run that has lost its way, not a noisy one */
-
-static tri_guard_act act_of(const char *text)
-{
-    static const char *const names[] = {[TRI_GUARD_OFF] = "off",
-                                        [TRI_GUARD_STOP] = "stop",
-                                        [TRI_GUARD_SKIP] = "skip",
-                                        [TRI_GUARD_ROLLBACK] = "rollback"};
-    for (size_t i = 0; i < TRI_COUNT_OF(names); i++)
-        if (strcmp(names[i], text) == 0)
-            return (tri_guard_act)i;
-    return TRI_GUARD_STOP;
-}
-
-tri_status tri_guard_skip_check(const tri_config *config, const char *what, const char *besides)
-{
-    if (tri_sync_is_apart(&config->parallel) || strcmp(config->parallel.sync, "ps") == 0)
-        return tri_fail(TRI_ECONFIG,
-                        "%s wants all workers to skip the same steps: parallel.sync %s lets each go by itself (%s)",
-                        what, config->parallel.sync, besides);
-    return TRI_OK;
-}
-
-tri_status tri_guard_check(const tri_config *config)
-{
-    const tri_train_config *train = &config->train;
-    const struct {
-        const char *key, *text;
-    } rows[] = {{"train.on_nonfinite", train->on_nonfinite}, {"train.on_spike", train->on_spike}};
-    if (strcmp(train->precision, "f16") == 0 && act_of(train->on_nonfinite) >= TRI_GUARD_SKIP)
-        return tri_fail(TRI_ECONFIG,
-                        "train.on_nonfinite %s: with train.precision f16 the loss scale skips steps whose gradients "
-                        "are no numbers: want stop",
-                        train->on_nonfinite);
-    for (size_t i = 0; i < TRI_COUNT_OF(rows); i++) {
-        char what[64];
-        snprintf(what, sizeof(what), "%s %.16s", rows[i].key, rows[i].text);
-        /* Workers that go by themselves can each leave its own step out; the mean of losses would be each one's too. */
-        bool own = i == 0 && act_of(rows[i].text) == TRI_GUARD_SKIP && tri_sync_is_apart(&config->parallel);
-        if (act_of(rows[i].text) >= TRI_GUARD_SKIP && !own)
-            TRI_TRY(tri_guard_skip_check(config, what, "stop can be had"));
-    }
-    return TRI_OK;
-}
-
-bool tri_guard_skips(const tri_config *config)
-{
-    return act_of(config->train.on_nonfinite) >= TRI_GUARD_SKIP || act_of(config->train.on_spike) >= TRI_GUARD_SKIP;
-}
-
-bool tri_sums_may_be_undone(const tri_config *config)
-{
-    return tri_guard_skips(config) || strcmp(config->train.verify_every, "off") != 0;
-}
-
-bool tri_guard_copies(const tri_config *config)
-{
-    return act_of(config->train.on_nonfinite) == TRI_GUARD_ROLLBACK ||
-           act_of(config->train.on_spike) == TRI_GUARD_ROLLBACK;
-}
 
 /* Elements of what this rank holds: weights, and what it has of the optimizer's arrays. */
 static int64_t array_count(const tri_job *job, int array)
@@ -89,11 +30,11 @@ static int64_t array_count(const tri_job *job, int array)
     return array == 0 ? tri_params_held(job->params) : tri_optim_count(job->optim);
 }
 
-tri_status tri_job_guard_open(tri_job *job)
+static tri_status guard_open(tri_job *job)
 {
     tri_job_guard *guard = &job->guard;
-    guard->on_nonfinite = act_of(job->config.train.on_nonfinite);
-    guard->on_spike = act_of(job->config.train.on_spike);
+    guard->on_nonfinite = tri_guard_act_of(job->config.train.on_nonfinite);
+    guard->on_spike = tri_guard_act_of(job->config.train.on_spike);
     guard->copy_step = -1;
     if (!tri_guard_copies(&job->config))
         return TRI_OK;
@@ -106,7 +47,7 @@ tri_status tri_job_guard_open(tri_job *job)
     return TRI_OK;
 }
 
-void tri_job_guard_close(tri_job *job)
+static void guard_close(tri_job *job)
 {
     for (size_t i = 0; i < TRI_COUNT_OF(job->guard.copies); i++)
         tri_free(job->guard.copies[i]);
@@ -293,5 +234,10 @@ static tri_status judge(tri_job *job, double norm)
     return guard_act(job, job->guard.on_nonfinite, what);
 }
 
-const tri_feature tri_feature_guards = {
-    .name = "guards", .step_begin = step_begin, .wants_norm = wants_norm, .judge = judge, .before_move = before_move};
+const tri_feature tri_feature_guards = {.name = "guards",
+                                        .open = guard_open,
+                                        .step_begin = step_begin,
+                                        .wants_norm = wants_norm,
+                                        .judge = judge,
+                                        .before_move = before_move,
+                                        .close = guard_close};

@@ -7,13 +7,9 @@
 
 #include "train/core/job.h"
 
-/* loss_scale.c: before the first step. */
-void tri_job_scale_open(tri_job *job);
-/* Rank 0's becomes everybody's; collective. */
+/* loss_scale.c: rank 0's becomes everybody's; collective. */
 tri_status tri_job_scale_spread(tri_job *job);
-/* guard.c: before the first step; after resuming, when rank 0's becomes everybody's (collective). */
-tri_status tri_job_guard_open(tri_job *job);
-void tri_job_guard_close(tri_job *job);
+/* guard.c: the same. */
 tri_status tri_job_guard_spread(tri_job *job);
 /* What the run is now, before `step`, becomes what a rollback goes back to; with tri_guard_copies(). */
 tri_status tri_job_guard_copy(tri_job *job, int64_t step);

@@ -3,8 +3,8 @@
  * lines.c: what a run says of its steps: lines of metrics.jsonl for programs, of the console for people.
  */
 #include "base/log.h"
+#include "train/core/features.h"
 #include "train/core/initial.h"
-#include "train/features/features.h"
 
 /* Some steps, by the clock, where so many are made that a line of each would cost time. */
 static tri_status metrics_step(tri_job *job)

@@ -8,7 +8,7 @@
 #include "monitor/rank_log.h"
 #include "monitor/stand.h"
 #include "ps/client.h"
-#include "train/features/features.h"
+#include "train/core/features.h"
 #include "train/features/observers.h"
 
 struct tri_job_live {

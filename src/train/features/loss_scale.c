@@ -9,42 +9,24 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "train/features/features.h"
+#include "train/core/features.h"
 #include "train/features/guard.h"
 
 #define LEAST     0x1p-24
 #define MOST      0x1p40
 #define MOST_LOST 40 /* steps in a row that may be skipped */
 
-static bool is_power(int64_t value)
-{
-    return value > 0 && (value & (value - 1)) == 0;
-}
-
-tri_status tri_loss_scale_check(const tri_config *config)
-{
-    const tri_train_config *train = &config->train;
-    if (train->loss_scale != 0 && !is_power(train->loss_scale))
-        return tri_fail(TRI_ECONFIG, "train.loss_scale: want a power of two or 0, found %lld",
-                        (long long)train->loss_scale);
-    if (!is_power(train->loss_scale_init))
-        return tri_fail(TRI_ECONFIG, "train.loss_scale_init: want a power of two, found %lld",
-                        (long long)train->loss_scale_init);
-    if (strcmp(train->precision, "f16") != 0)
-        return TRI_OK;
-    if (strcmp(config->parallel.compress, "none") != 0)
-        return tri_fail(TRI_ECONFIG,
-                        "train.precision f16 changes the scale of the gradients, of which parallel.compress %s would "
-                        "keep back some in the one before (bf16 has no loss scale)",
-                        config->parallel.compress);
-    return tri_guard_skip_check(config, "train.precision f16", "bf16 has no loss scale");
-}
-
-void tri_job_scale_open(tri_job *job)
+static void restart(tri_job *job)
 {
     const tri_train_config *train = &job->config.train;
     if (strcmp(train->precision, "f16") == 0)
         job->scale.now = (double)(train->loss_scale > 0 ? train->loss_scale : train->loss_scale_init);
+}
+
+static tri_status scale_open(tri_job *job)
+{
+    restart(job);
+    return TRI_OK;
 }
 
 static tri_status step_begin(tri_job *job)
@@ -113,5 +95,9 @@ static bool wants_norm(const tri_job *job)
     return job->scale.now > 0;
 }
 
-const tri_feature tri_feature_loss_scale = {
-    .name = "loss scale", .step_begin = step_begin, .wants_norm = wants_norm, .judge = judge};
+const tri_feature tri_feature_loss_scale = {.name = "loss scale",
+                                            .open = scale_open,
+                                            .restart = restart,
+                                            .step_begin = step_begin,
+                                            .wants_norm = wants_norm,
+                                            .judge = judge};

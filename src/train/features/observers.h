@@ -8,8 +8,7 @@
 
 #include "train/core/job.h"
 
-/* trace.c: a timeline of some steps; nothing happens where none is wanted. A part of a step is over. */
-void tri_job_span(const tri_job *job, const char *what, int64_t start_ns, int64_t end_ns);
+/* trace.c: a timeline of some steps. */
 /* The next steps, of all ranks; the same call on all. RUN/traces/steps-FROM-TO.json. Or steps that come later. */
 tri_status tri_job_trace_ask(tri_job *job, int steps);
 tri_status tri_job_trace_ask_at(tri_job *job, int64_t from, int64_t to);
@@ -32,10 +31,6 @@ bool tri_job_notes_move(tri_job *job, bool late);
 /* watch.c: rank 0: it is time; after a step, collective where `look`. */
 bool tri_job_watch_is_due(const tri_job *job);
 tri_status tri_job_watch_step(tri_job *job, bool look);
-/* The main thread begins to wait for its batch, or has it. */
-void tri_job_watch_data(const tri_job *job, bool begins);
-/* What a batch took this rank (tri_loader_batch). */
-void tri_job_watch_batch(tri_job *job, double waited_s, double prepared_s);
 /* Work of this rank that no step has counted: a simulated step's time. */
 void tri_job_watch_add(tri_job *job, double seconds);
 /* Somebody else tells that a rank is slow: why, by the last look, which then is told. "": nothing is known. */
@@ -45,7 +40,6 @@ void tri_job_watch_why(tri_job *job, int rank, char *text, int capacity);
 tri_status tri_job_weak_open(const tri_job *job);
 /* stragglers.c: whether a configuration can have them replaced; by watch.c, whose rows of all ranks are of so many
  * steps (collective). */
-tri_status tri_stragglers_check(const tri_config *config, bool elastic);
 tri_status tri_job_stragglers_open(tri_job *job);
 void tri_job_stragglers_close(tri_job *job);
 tri_status tri_job_stragglers_judge(tri_job *job, const tri_slow_row *rows, int64_t steps);
@@ -56,7 +50,5 @@ void tri_job_live_strain(tri_job *job, const tri_strain *strain, const char *cau
 void tri_job_live_event(tri_job *job, const char *event, const char *text);
 /* show.c: a run for TensorBoard, on all ranks; what is called does nothing where it is off. Somebody else is rank 0. */
 void tri_job_show_yield(tri_job *job);
-/* show_pictures.c: a test batch went up; the first one of an evaluation is kept. */
-void tri_job_show_batch(tri_job *job, const tri_batch *batch);
 
 #endif

@@ -11,7 +11,7 @@
 #include "base/fs.h"
 #include "base/json.h"
 #include "base/log.h"
-#include "train/features/features.h"
+#include "train/core/features.h"
 
 #define MEASURE_S 0.05
 

@@ -10,9 +10,8 @@
 
 #include "generate/source.h"
 #include "train/checkpointing/arrays.h"
+#include "train/core/features.h"
 #include "train/core/step.h"
-#include "train/features/evaluate.h"
-#include "train/features/features.h"
 
 #define TEMPERATURE 0.8
 #define TOP_K       200
@@ -39,7 +38,7 @@ static void part(tri_job *job)
     job->texts = NULL;
 }
 
-tri_status tri_job_sample_plan(tri_job *job, const tri_model *given, const tri_dataset_info *info)
+static tri_status plan(tri_job *job, const tri_model *given, const tri_dataset_info *info)
 {
     tri_model *built = NULL;
     if (job->config.train.sample_every == 0 || job->rank != 0)
@@ -206,4 +205,4 @@ static bool is_due(const tri_job *job)
 }
 
 const tri_feature tri_feature_samples = {
-    .name = "samples", .form = form, .is_due = is_due, .run = text_sample, .part = part};
+    .name = "samples", .plan = plan, .form = form, .is_due = is_due, .run = text_sample, .part = part};

@@ -9,7 +9,7 @@
 #include <stdio.h>
 
 #include "base/log.h"
-#include "train/features/features.h"
+#include "train/core/features.h"
 #include "train/features/sample_audit.h"
 
 #define LANE_BITS 16

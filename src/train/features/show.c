@@ -6,7 +6,7 @@
  * on.
  */
 #include "train/features/show.h"
-#include "train/features/features.h"
+#include "train/core/features.h"
 
 #include <stdio.h>
 
@@ -107,6 +107,7 @@ static tri_status show_write(tri_job *job)
 }
 
 const tri_feature tri_feature_tensorboard = {.name = "tensorboard",
+                                             .evaluated_batch = tri_show_batch,
                                              .form = form,
                                              .wants_gradients = tri_show_wants_gradients,
                                              .gradients = tri_show_gradients,

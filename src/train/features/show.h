@@ -40,5 +40,7 @@ tri_status tri_show_texts_write(tri_job *job);
 /* show_counts.c, within a step: the gradients of this one are counted, once their sums are there; collective. */
 bool tri_show_wants_gradients(const tri_job *job);
 tri_status tri_show_gradients(tri_job *job, float scale);
+/* show_pictures.c: a test batch went up; the first one of an evaluation is kept. */
+void tri_show_batch(tri_job *job, const tri_batch *batch);
 
 #endif

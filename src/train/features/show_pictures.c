@@ -11,7 +11,6 @@
 #include <string.h>
 
 #include "train/checkpointing/arrays.h"
-#include "train/features/observers.h"
 #include "train/features/show.h"
 
 #define GAP           2
@@ -169,7 +168,7 @@ tri_status tri_show_pictures_open(tri_job *job)
     return samples->inputs && samples->logits && samples->targets ? TRI_OK : TRI_ENOMEM;
 }
 
-void tri_job_show_batch(tri_job *job, const tri_batch *batch)
+void tri_show_batch(tri_job *job, const tri_batch *batch)
 {
     tri_show_samples *samples = job->show ? &job->show->samples : NULL;
     const float *logits = samples && samples->targets && job->graph ? tri_graph_logits(job->graph) : NULL;

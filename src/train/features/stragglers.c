@@ -18,18 +18,6 @@
 
 #define JUDGE_S 0.5
 
-tri_status tri_stragglers_check(const tri_config *config, bool elastic)
-{
-    if (strcmp(config->train.on_straggler, "replace") != 0)
-        return TRI_OK;
-    if (!elastic)
-        return tri_fail(TRI_ECONFIG,
-                        "train.on_straggler replace goes with --elastic: elsewhere nobody can leave; want tell or off");
-    if (config->monitor.watch_every_s > 0)
-        return TRI_OK;
-    return tri_fail(TRI_ECONFIG, "train.on_straggler replace: want monitor.watch_every_s above 0, got 0: nobody looks");
-}
-
 tri_status tri_job_stragglers_open(tri_job *job)
 {
     tri_job_stragglers *all = &job->stragglers;

@@ -15,7 +15,7 @@
 #include "base/log.h"
 #include "monitor/trace.h"
 #include "train/core/build.h"
-#include "train/features/features.h"
+#include "train/core/features.h"
 #include "train/features/observers.h"
 
 #define RING_COUNT 65536 /* of the ring */
@@ -103,12 +103,12 @@ static tri_status step_begin(tri_job *job)
     tri_job_trace *trace = job->trace;
     if (!trace || trace->over || trace->begin_ns != 0 || job->step < trace->window.from)
         return TRI_OK;
-    trace->begin_ns = tri_now_ns();
+    trace->begin_ns = job->roles.step_start_ns;
     tri_job_who_tell(job, trace->window.from);
     return TRI_OK;
 }
 
-void tri_job_span(const tri_job *job, const char *what, int64_t start_ns, int64_t end_ns)
+static void span(const tri_job *job, const char *what, int64_t start_ns, int64_t end_ns)
 {
     if (!job->trace || job->trace->over || job->trace->begin_ns == 0)
         return;
@@ -286,5 +286,10 @@ static tri_status step_end(tri_job *job)
     return TRI_OK;
 }
 
-const tri_feature tri_feature_trace = {
-    .name = "trace", .form = form, .step_begin = step_begin, .step_end = step_end, .part = part, .close = trace_close};
+const tri_feature tri_feature_trace = {.name = "trace",
+                                       .span = span,
+                                       .form = form,
+                                       .step_begin = step_begin,
+                                       .step_end = step_end,
+                                       .part = part,
+                                       .close = trace_close};

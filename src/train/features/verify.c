@@ -20,8 +20,8 @@
 #include "net/host.h"
 #include "train/checkpointing/arrays.h"
 #include "train/checkpointing/resume.h"
+#include "train/core/features.h"
 #include "train/core/step.h"
-#include "train/features/features.h"
 #include "train/features/verify.h"
 
 #define TILE_COUNT  (INT64_C(1) << 14) /* elements that are hashed at once */
@@ -29,30 +29,6 @@
 #define COST_FLOPS  6.0                /* that take as long as hashing one byte */
 #define COST_LIMIT  0.02
 #define RECORD_INTS 13
-#define LATE        "not reproducible (a flipped bit was in use "
-
-static bool is_number(const char *text, int64_t *value)
-{
-    char *end;
-    *value = strtoll(text, &end, 10);
-    return end != text && *end == 0 && *value > 0 && *value < INT64_C(1000000000);
-}
-
-tri_status tri_verify_check(const tri_config *config)
-{
-    const char *text = config->train.verify_every;
-    int64_t number;
-    if (strcmp(text, "auto") == 0 || strcmp(text, "off") == 0)
-        return TRI_OK;
-    if (!is_number(text, &number))
-        return tri_fail(TRI_ECONFIG, "train.verify_every: want auto, off or a number of steps, found '%s'", text);
-    if (tri_sync_is_apart(&config->parallel) || strcmp(config->parallel.sync, "ps") == 0)
-        return tri_fail(TRI_ECONFIG,
-                        "train.verify_every %s: with parallel.sync %s no two workers have the same weights: "
-                        "want off or auto",
-                        text, config->parallel.sync);
-    return TRI_OK;
-}
 
 /* --- who has the same --- */
 
@@ -71,7 +47,7 @@ int64_t tri_job_verify_steps(const tri_job *job, double nbytes)
     int64_t number;
     if (strcmp(text, "off") == 0)
         return 0;
-    if (is_number(text, &number))
+    if (tri_verify_number(text, &number))
         return number;
     double step = job->figures.flops * (double)job->config.train.batch / job->world;
     double every = step > 0 ? nbytes * COST_FLOPS / (COST_LIMIT * step) : 1;
@@ -86,8 +62,9 @@ static double hashed_nbytes(const tri_job *job)
     return (double)job->tensors.total * sizeof(float) / owners;
 }
 
-tri_status tri_job_verify_open(tri_job *job)
+static tri_status form(tri_job *job)
 {
+    job->verify.compared = job->step;
     bool alike = !tri_job_is_apart(job) && !job->servers.client && job->world > 1;
     bool several = job->spread == TRI_SPREAD_WEIGHTS ? job->mesh.zero < job->mesh.data : job->mesh.data > 1;
     if (!alike || !several)
@@ -158,10 +135,17 @@ static tri_status control_put(tri_job *job, tri_control *own)
     return figures_make(job, own->weights);
 }
 
-bool tri_job_verify_differs(const tri_job *job)
+static void control_read(tri_job *job, const tri_control *sum)
 {
-    const tri_control *sum = &job->control.sum;
-    return job->verify.every > 0 && (sum->weights[0] != 0 || sum->weights[1] != 0);
+    (void)sum; /* zeros: the step does not go on before */
+    if (job->verify.every > 0 && job->step % job->verify.every == 0)
+        job->verify.compared = job->step;
+}
+
+static tri_status step_begin(tri_job *job)
+{
+    job->verify.in_a_row = 0;
+    return TRI_OK;
 }
 
 /* --- which, and what --- */
@@ -340,15 +324,10 @@ void tri_job_verify_late(tri_job *job, int64_t step)
     int64_t steps = step - job->verify.compared;
     if (steps <= 1 || strcmp(job->bits, "reproducible") != 0)
         return;
-    snprintf(job->bits, sizeof(job->bits), LATE "for up to %lld steps before step %lld)", (long long)steps,
+    snprintf(job->bits, sizeof(job->bits), TRI_BITS_LATE "for up to %lld steps before step %lld)", (long long)steps,
              (long long)step);
     if (job->rank == 0)
         tri_log(TRI_LOG_WARN, "%s", job->bits);
-}
-
-bool tri_job_is_marked_late(const tri_job *job)
-{
-    return strncmp(job->bits, LATE, sizeof(LATE) - 1) == 0;
 }
 
 bool tri_job_verify_is_worn(const tri_job *job, int64_t own, int in_a_row)
@@ -475,7 +454,7 @@ static tri_status replicas_compare(tri_job *job, replicas *found)
     return status;
 }
 
-tri_status tri_job_verify_repair(tri_job *job)
+static tri_status replicas_mend(tri_job *job)
 {
     replicas found;
     tri_status status = replicas_open(job, &found);
@@ -486,6 +465,12 @@ tri_status tri_job_verify_repair(tri_job *job)
     replicas_close(&found);
     TRI_TRY(status);
     return job->sync->ops->publish ? job->sync->ops->publish(job->sync) : TRI_OK;
+}
+
+static tri_status repair(tri_job *job, bool *done)
+{
+    *done = true;
+    return replicas_mend(job);
 }
 
 static tri_status verify_now(tri_job *job)
@@ -501,7 +486,7 @@ static tri_status verify_now(tri_job *job)
     TRI_TRY(status);
     job->verify.in_a_row = 0;
     if (figures[0] != 0 || figures[1] != 0)
-        TRI_TRY(tri_job_verify_repair(job));
+        TRI_TRY(replicas_mend(job));
     job->verify.compared = job->step;
     return TRI_OK;
 }
@@ -512,5 +497,12 @@ bool tri_job_verify_is_due(const tri_job *job)
     return tri_job_is_due(job, job->config.checkpoint.every_steps) || tri_job_save_is_due(job);
 }
 
-const tri_feature tri_feature_replicas = {
-    .name = "replicas", .control_put = control_put, .is_due = tri_job_verify_is_due, .run = verify_now, .part = part};
+const tri_feature tri_feature_replicas = {.name = "replicas",
+                                          .form = form,
+                                          .step_begin = step_begin,
+                                          .control_put = control_put,
+                                          .control_read = control_read,
+                                          .repair = repair,
+                                          .is_due = tri_job_verify_is_due,
+                                          .run = verify_now,
+                                          .part = part};

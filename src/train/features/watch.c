@@ -11,7 +11,7 @@
 #include "base/disk_wait.h"
 #include "base/log.h"
 #include "comm/comm.h"
-#include "train/features/features.h"
+#include "train/core/features.h"
 #include "train/features/observers.h"
 
 #define IN_A_ROW   3
@@ -147,13 +147,13 @@ void tri_job_watch_why(tri_job *job, int rank, char *text, int capacity)
     watch->noted = false;
 }
 
-void tri_job_watch_data(const tri_job *job, bool begins)
+static void batch_wait(const tri_job *job, bool begins)
 {
     if (job->watch)
         tri_disk_wait_data(job->watch->disk, begins);
 }
 
-void tri_job_watch_batch(tri_job *job, double waited_s, double prepared_s)
+static void batch_taken(tri_job *job, double waited_s, double prepared_s)
 {
     if (!job->watch)
         return;
@@ -240,4 +240,5 @@ tri_status tri_job_watch_step(tri_job *job, bool look)
     return tri_job_stragglers_judge(job, watch->rows, steps);
 }
 
-const tri_feature tri_feature_watch = {.name = "watch", .form = form, .part = part};
+const tri_feature tri_feature_watch = {
+    .name = "watch", .batch_wait = batch_wait, .batch_taken = batch_taken, .form = form, .part = part};

@@ -22,8 +22,9 @@
 #include "data/data.h"
 #include "ranks/train/train_expect.h"
 #include "train/checkpointing/resume.h"
+#include "train/core/evaluate.h"
+#include "train/core/features.h"
 #include "train/core/job.h"
-#include "train/features/evaluate.h"
 
 #define RUN_FOLDER "trireme-test-loop-run"
 #define TOKENS     6
@@ -361,7 +362,7 @@ static void the_best_checkpoint_is_that_with_the_least_loss(void **state)
         assert_int_equal(tri_job_step(job, &done), TRI_OK);
         assert_int_equal(tri_job_step(job, &done), TRI_OK);
         job->test.loss = losses[i][0];
-        assert_int_equal(tri_job_best_offer(job), TRI_OK);
+        assert_int_equal(tri_features_evaluated(job), TRI_OK);
         assert_int_equal(best_step(), (int64_t)losses[i][1]);
         if (i == 1)
             assert_int_equal(tri_job_save(job), TRI_OK);
@@ -374,12 +375,12 @@ static void the_best_checkpoint_is_that_with_the_least_loss(void **state)
     assert_true(isinf(job->best_loss));
     assert_false(tri_fs_exists(RUN_FOLDER "/best"));
     job->test.loss = 3;
-    assert_int_equal(tri_job_best_offer(job), TRI_OK);
+    assert_int_equal(tri_features_evaluated(job), TRI_OK);
     tri_job_close(job);
     assert_int_equal(tri_job_open(&setup, &job), TRI_OK);
     assert_true(job->best_loss == 3);
     job->test.loss = 3.5;
-    assert_int_equal(tri_job_best_offer(job), TRI_OK);
+    assert_int_equal(tri_features_evaluated(job), TRI_OK);
     assert_int_equal(best_step(), 4);
     tri_job_close(job);
     assert_int_equal(tri_fs_remove(RUN_FOLDER), TRI_OK);

@@ -18,7 +18,7 @@
 #include "base/memory.h"
 #include "train/core/build.h"
 #include "train/core/dataset_info.h"
-#include "train/features/evaluate.h"
+#include "train/core/evaluate.h"
 
 #define RUN_FOLDER  "trireme-test-trained-run"
 #define DATA_FOLDER "trireme-test-trained-data"

@@ -129,7 +129,6 @@ static void groups_are_a_list_in_the_file_or_on_the_command_line(void **state)
     tri_config_fini(&again);
     tri_config_fini(&config);
     tri_string_fini(&printed);
-    expect_error("optim: {groups: all}\n", NULL, "configuration:1: optim.groups: want a list");
     expect_error("optim: {groups: {match: x}}\n", NULL, "optim.groups wants one value");
     expect_error("optim: {lr: [1]}\n", NULL, "configuration:1: optim.lr wants one value");
 }

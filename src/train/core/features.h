@@ -13,6 +13,12 @@
 
 typedef struct tri_feature {
     const char *name;
+    /* The weights are those that the run begins with, in memory that lasts as long as the job. */
+    tri_status (*open)(tri_job *job);
+    /* The run begins once more: nobody has a state. */
+    void (*restart)(tri_job *job);
+    /* The graph is there, of `model`, or of the configuration's (NULL). In an elastic run once in each membership. */
+    tri_status (*plan)(tri_job *job, const tri_model *model, const tri_dataset_info *info);
     /* The ranks are known, and the weights are those after job->step. In an elastic run once in each generation. */
     tri_status (*form)(tri_job *job);
     /* The next step begins. */
@@ -29,10 +35,19 @@ typedef struct tri_feature {
     tri_status (*judge)(tri_job *job, double norm);
     /* Where it wants them; scale: of the mean gradient; collective. */
     tri_status (*gradients)(tri_job *job, float scale);
+    /* Replicas of the weights are not the same: it makes them so, or *done stays false. Collective. */
+    tri_status (*repair)(tri_job *job, bool *done);
     /* All ranks are about to move the weights. */
     tri_status (*before_move)(tri_job *job);
     /* The step is made: its lines. */
     tri_status (*step_made)(tri_job *job);
+    /* A part of the step is over; the step waits for its batch, and has it. */
+    void (*span)(const tri_job *job, const char *what, int64_t start_ns, int64_t end_ns);
+    void (*batch_wait)(const tri_job *job, bool begins);
+    void (*batch_taken)(tri_job *job, double waited_s, double prepared_s);
+    /* One batch of an evaluation went forward; the evaluation is done, and told (collective). */
+    void (*evaluated_batch)(tri_job *job, const tri_batch *batch);
+    tri_status (*evaluated)(tri_job *job);
     /* Before it is asked what is due; collective. */
     tri_status (*look)(tri_job *job);
     /* Due after this step; the same on all ranks. Then `run`, collective, with the weights of all ranks the same. */
@@ -51,6 +66,9 @@ extern const tri_feature tri_feature_metrics, tri_feature_ledger, tri_feature_mi
     tri_feature_requests, tri_feature_watch, tri_feature_console, tri_feature_best, tri_feature_saver, tri_feature_peak,
     tri_feature_chaos, tri_feature_loss_scale, tri_feature_guards;
 
+tri_status tri_features_open(tri_job *job);
+void tri_features_restart(tri_job *job);
+tri_status tri_features_plan(tri_job *job, const tri_model *model, const tri_dataset_info *info);
 tri_status tri_features_form(tri_job *job);
 tri_status tri_features_step_begin(tri_job *job);
 tri_status tri_features_control_put(tri_job *job, tri_control *own);
@@ -59,7 +77,13 @@ bool tri_features_want_norm(const tri_job *job);
 bool tri_features_want_gradients(const tri_job *job);
 tri_status tri_features_judge(tri_job *job, double norm);
 tri_status tri_features_gradients(tri_job *job, float scale);
+tri_status tri_features_repair(tri_job *job);
 tri_status tri_features_before_move(tri_job *job);
+void tri_features_span(const tri_job *job, const char *what, int64_t start_ns, int64_t end_ns);
+void tri_features_batch_wait(const tri_job *job, bool begins);
+void tri_features_batch_taken(tri_job *job, double waited_s, double prepared_s);
+void tri_features_evaluated_batch(tri_job *job, const tri_batch *batch);
+tri_status tri_features_evaluated(tri_job *job);
 tri_status tri_features_step_made(tri_job *job);
 /* Runs what is due after the step; collective. */
 tri_status tri_features_run_due(tri_job *job);

@@ -6,7 +6,7 @@
  * checkpoint is written after the evaluation of its step; at the end, backwards, a save that is told in metrics.jsonl
  * ends before that is closed, and its lines are read by the file of TensorBoard before that is.
  */
-#include "train/features/features.h"
+#include "train/core/features.h"
 #include "train/checkpointing/local_sgd.h"
 
 static const tri_feature *const features[] = {
@@ -23,6 +23,29 @@ enum { FEATURES = TRI_COUNT_OF(features) };
     for (int i = 0; i < FEATURES; i++)                                                                                 \
         if (features[i]->slot)                                                                                         \
     TRI_TRY(features[i]->slot(__VA_ARGS__))
+
+/* The same of slots that cannot fail. */
+#define EACH(slot, ...)                                                                                                \
+    for (int i = 0; i < FEATURES; i++)                                                                                 \
+        if (features[i]->slot)                                                                                         \
+    features[i]->slot(__VA_ARGS__)
+
+tri_status tri_features_open(tri_job *job)
+{
+    EACH_TRY(open, job);
+    return TRI_OK;
+}
+
+void tri_features_restart(tri_job *job)
+{
+    EACH(restart, job);
+}
+
+tri_status tri_features_plan(tri_job *job, const tri_model *model, const tri_dataset_info *info)
+{
+    EACH_TRY(plan, job, model, info);
+    return TRI_OK;
+}
 
 tri_status tri_features_form(tri_job *job)
 {
@@ -44,9 +67,7 @@ tri_status tri_features_control_put(tri_job *job, tri_control *own)
 
 void tri_features_control_read(tri_job *job, const tri_control *sum)
 {
-    for (int i = 0; i < FEATURES; i++)
-        if (features[i]->control_read)
-            features[i]->control_read(job, sum);
+    EACH(control_read, job, sum);
 }
 
 bool tri_features_want_norm(const tri_job *job)
@@ -74,6 +95,41 @@ tri_status tri_features_judge(tri_job *job, double norm)
 tri_status tri_features_gradients(tri_job *job, float scale)
 {
     EACH_TRY(gradients, job, scale);
+    return TRI_OK;
+}
+
+tri_status tri_features_repair(tri_job *job)
+{
+    bool done = false;
+    for (int i = 0; i < FEATURES && !done; i++)
+        if (features[i]->repair)
+            TRI_TRY(features[i]->repair(job, &done));
+    return TRI_OK;
+}
+
+void tri_features_span(const tri_job *job, const char *what, int64_t start_ns, int64_t end_ns)
+{
+    EACH(span, job, what, start_ns, end_ns);
+}
+
+void tri_features_batch_wait(const tri_job *job, bool begins)
+{
+    EACH(batch_wait, job, begins);
+}
+
+void tri_features_batch_taken(tri_job *job, double waited_s, double prepared_s)
+{
+    EACH(batch_taken, job, waited_s, prepared_s);
+}
+
+void tri_features_evaluated_batch(tri_job *job, const tri_batch *batch)
+{
+    EACH(evaluated_batch, job, batch);
+}
+
+tri_status tri_features_evaluated(tri_job *job)
+{
+    EACH_TRY(evaluated, job);
     return TRI_OK;
 }
 

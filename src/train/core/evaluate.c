@@ -10,10 +10,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "train/core/evaluate.h"
+#include "train/core/features.h"
 #include "train/core/step.h"
-#include "train/features/evaluate.h"
-#include "train/features/features.h"
-#include "train/features/observers.h"
 
 /* Of ranks that share one model out, and all have the same sums, the first one counts them. */
 static void count_sums(tri_job *job, int64_t first, int64_t count, const float (*sums)[4])
@@ -45,7 +44,7 @@ static tri_status evaluate_batch(tri_job *job, int64_t step)
                               : tri_graph_forward(job->graph, &batch, (uint64_t)job->step, false, &sums));
         count_sums(job, first, count, sums);
         if (step == 0 && first == 0)
-            tri_job_show_batch(job, &batch);
+            tri_features_evaluated_batch(job, &batch);
     }
     return TRI_OK;
 }
@@ -126,7 +125,7 @@ tri_status tri_job_evaluate_and_tell(tri_job *job)
         tri_console_line(job->console, "epoch %.4g  step %lld  loss %.4f  %s loss %.4f%s%s  %.0f samples/s",
                          job->record.epoch, (long long)job->step, job->record.known_loss, part, test->loss, accuracy,
                          perplexity, job->trained_samples / job->trained_s);
-    return tri_job_best_offer(job);
+    return tri_features_evaluated(job);
 }
 
 static bool is_due(const tri_job *job)

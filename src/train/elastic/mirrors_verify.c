@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * verify_mirrors.c: a part of a spread state and its mirror, which must have the same bits: found out, named and
+ * mirrors_verify.c: a part of a spread state and its mirror, which must have the same bits: found out, named and
  * repaired where they have not.
  *
  * Behind each move both holders hash what they have written; before the next one, what is there. The barrier that all
@@ -16,8 +16,9 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "net/host.h"
+#include "train/core/features.h"
 #include "train/core/step.h"
-#include "train/features/features.h"
+#include "train/elastic/mirrors_verify.h"
 #include "train/features/verify.h"
 
 #define PASSES 2 /* over each array: behind the move, and before the next one */
@@ -296,4 +297,15 @@ void tri_job_mirrors_check(const tri_job *job, tri_stock_set *set, int64_t step)
     role_check(job, &set->mirror, step, &set->what.mirror, "the mirror of ");
 }
 
-const tri_feature tri_feature_mirrors = {.name = "mirrors", .is_due = tri_job_verify_is_due, .run = verify_now};
+/* Of two copies of which one has changed in memory the other one is right: no vote is needed. */
+static tri_status repair(tri_job *job, bool *done)
+{
+    bool same = true;
+    if (tri_job_mirrors_due(job, job->step))
+        TRI_TRY(tri_job_mirrors_compare(job, "mirrors", &same));
+    *done = !same;
+    return same ? TRI_OK : tri_job_mirrors_repair(job);
+}
+
+const tri_feature tri_feature_mirrors = {
+    .name = "mirrors", .repair = repair, .is_due = tri_job_verify_is_due, .run = verify_now};
