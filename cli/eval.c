@@ -15,8 +15,8 @@
 #include "cli/eval_follow.h"
 #include "cli/worker.h"
 #include "train/core/build.h"
-#include "train/core/trained.h"
 #include "train/core/evaluate.h"
+#include "train/core/trained.h"
 
 typedef struct eval_flags {
     const char *ranks, *hosts, *config, *train, *validation, *json, *follow, *patience;

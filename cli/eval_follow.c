@@ -17,8 +17,8 @@
 #include "monitor/metrics.h"
 #include "train/checkpointing/resume.h"
 #include "train/core/build.h"
-#include "train/core/trained.h"
 #include "train/core/evaluate.h"
+#include "train/core/trained.h"
 
 #define LOOK_EVERY_NS (200 * TRI_NS_PER_MS)
 

@@ -15,9 +15,9 @@
 #include "train/checkpointing/arrays.h"
 #include "train/checkpointing/local_sgd.h"
 #include "train/checkpointing/resume.h"
+#include "train/core/features.h"
 #include "train/core/initial.h"
 #include "train/core/job.h"
-#include "train/features/guard.h"
 
 tri_status tri_job_slices_open(tri_job *job, bool with_state, tri_job_slices *slices)
 {
@@ -383,14 +383,13 @@ static tri_status copy_restore(tri_job *job, const char *run_folder)
         return TRI_OK;
     if (copied == 0) {
         TRI_TRY(tri_job_weights_find(job));
-        return tri_job_guard_copy(job, 0);
+        return tri_features_rollback_set(job, 0);
     }
     status = job->rank == 0 ? load_all(job, path, &manifest) : tri_job_slices_follow(job, true, false);
     tri_free(path);
     TRI_TRY_IN(loaded(job, status, true, &copied), "while resuming %s", run_folder);
-    TRI_TRY(tri_job_scale_spread(job));
-    TRI_TRY(tri_job_guard_spread(job));
-    return tri_job_guard_copy(job, copied);
+    TRI_TRY(tri_features_spread(job));
+    return tri_features_rollback_set(job, copied);
 }
 
 tri_status tri_job_resume(tri_job *job, const char *run_folder)
@@ -404,8 +403,7 @@ tri_status tri_job_resume(tri_job *job, const char *run_folder)
             tri_fail_context(status, "parallel.sync %s goes on with the ranks it had (model.from takes weights alone)",
                              job->config.parallel.sync);
     TRI_TRY_IN(loaded(job, status, true, &step), "while resuming %s", run_folder);
-    TRI_TRY(tri_job_scale_spread(job));
-    TRI_TRY(tri_job_guard_spread(job));
+    TRI_TRY(tri_features_spread(job));
     if (job->world > 1)
         TRI_TRY(tri_broadcast(job->group, job->bits, sizeof(job->bits), TRI_U8, 0, NULL));
     job->first_step = job->step = job->saved_step = step;

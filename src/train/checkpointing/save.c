@@ -141,7 +141,7 @@ static void target_tell(tri_job *job, const save_work *work, const save_target *
     char told[1400];
     snprintf(told, sizeof(told), "checkpoint of step %" PRId64 "%s%.1200s", work->manifest.step,
              good ? "" : " not saved: ", good ? "" : target->message);
-    tri_job_live_event(job, good ? "checkpoint" : "checkpoint failed", told);
+    tri_features_event(job, good ? "checkpoint" : "checkpoint failed", told);
     if (job->metrics && tri_metrics_write_save(job->metrics, &record) != TRI_OK)
         tri_log(TRI_LOG_WARN, "%s", tri_last_error());
 }

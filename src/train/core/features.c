@@ -127,6 +127,33 @@ void tri_features_evaluated_batch(tri_job *job, const tri_batch *batch)
     EACH(evaluated_batch, job, batch);
 }
 
+void tri_features_event(tri_job *job, const char *event, const char *text)
+{
+    EACH(event, job, event, text);
+}
+
+void tri_features_rest_put(const tri_job *job, tri_job_rest *rest)
+{
+    EACH(rest_put, job, rest);
+}
+
+void tri_features_rest_take(tri_job *job, const tri_job_rest *rest)
+{
+    EACH(rest_take, job, rest);
+}
+
+tri_status tri_features_spread(tri_job *job)
+{
+    EACH_TRY(spread, job);
+    return TRI_OK;
+}
+
+tri_status tri_features_rollback_set(tri_job *job, int64_t step)
+{
+    EACH_TRY(rollback_set, job, step);
+    return TRI_OK;
+}
+
 tri_status tri_features_evaluated(tri_job *job)
 {
     EACH_TRY(evaluated, job);
@@ -142,6 +169,12 @@ tri_status tri_features_before_move(tri_job *job)
 tri_status tri_features_step_made(tri_job *job)
 {
     EACH_TRY(step_made, job);
+    return TRI_OK;
+}
+
+tri_status tri_features_step_missed(tri_job *job)
+{
+    EACH_TRY(step_missed, job);
     return TRI_OK;
 }
 

@@ -48,11 +48,22 @@ typedef struct tri_feature {
     /* One batch of an evaluation went forward; the evaluation is done, and told (collective). */
     void (*evaluated_batch)(tri_job *job, const tri_batch *batch);
     tri_status (*evaluated)(tri_job *job);
+    /* Something for a time line of the run. */
+    void (*event)(tri_job *job, const char *event, const char *text);
+    /* What it has of the run's scalar state, into `rest` and from there. */
+    void (*rest_put)(const tri_job *job, tri_job_rest *rest);
+    void (*rest_take)(tri_job *job, const tri_job_rest *rest);
+    /* A checkpoint is loaded: what rank 0 has of the scalar state becomes everybody's; and, where steps are rolled
+     * back, the weights and the state here are what they go back to after `step`. Collective. */
+    tri_status (*spread)(tri_job *job);
+    tri_status (*rollback_set)(tri_job *job, int64_t step);
     /* Before it is asked what is due; collective. */
     tri_status (*look)(tri_job *job);
     /* Due after this step; the same on all ranks. Then `run`, collective, with the weights of all ranks the same. */
     bool (*is_due)(const tri_job *job);
     tri_status (*run)(tri_job *job);
+    /* The others have made the step in the record without this rank: its line. */
+    tri_status (*step_missed)(tri_job *job);
     /* What was due is done; collective. */
     tri_status (*step_end)(tri_job *job);
     /* The ranks part, often since one is lost: nothing is collective. In the reverse order of the rows, as is: */
@@ -84,7 +95,13 @@ void tri_features_batch_wait(const tri_job *job, bool begins);
 void tri_features_batch_taken(tri_job *job, double waited_s, double prepared_s);
 void tri_features_evaluated_batch(tri_job *job, const tri_batch *batch);
 tri_status tri_features_evaluated(tri_job *job);
+void tri_features_event(tri_job *job, const char *event, const char *text);
+void tri_features_rest_put(const tri_job *job, tri_job_rest *rest);
+void tri_features_rest_take(tri_job *job, const tri_job_rest *rest);
+tri_status tri_features_spread(tri_job *job);
+tri_status tri_features_rollback_set(tri_job *job, int64_t step);
 tri_status tri_features_step_made(tri_job *job);
+tri_status tri_features_step_missed(tri_job *job);
 /* Runs what is due after the step; collective. */
 tri_status tri_features_run_due(tri_job *job);
 tri_status tri_features_step_end(tri_job *job);

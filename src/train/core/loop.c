@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/events.h"
 #include "base/log.h"
 #include "data/tables/table.h"
 #include "train/checkpointing/arrays.h"
@@ -141,6 +142,18 @@ tri_status tri_job_stopped(const tri_job *job)
 bool tri_job_evaluation_is_cut(const tri_job *job)
 {
     return job->stop_wanted && job->test.loader && isnan(job->test.loss);
+}
+
+tri_status tri_job_event_tell(tri_job *job, const char *event, const char *text)
+{
+    tri_event_write(&(tri_event){.start_ns = tri_now_ns(), .what = event, .rank = job->rank});
+    if (tri_job_follows(job))
+        return TRI_OK;
+    if (job->rank == 0 || tri_sync_is_apart(&job->config.parallel)) /* nobody else sees what one of these does */
+        tri_log(TRI_LOG_WARN, "%s", text);
+    if (job->rank == 0)
+        tri_features_event(job, event, text);
+    return job->metrics ? tri_metrics_write_event(job->metrics, job->step, event, text) : TRI_OK;
 }
 
 tri_status tri_job_run(tri_job *job)

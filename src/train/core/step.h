@@ -44,5 +44,8 @@ tri_status tri_job_flops_meet(tri_job *job);
 bool tri_job_counts_entry(const tri_job *job, const tri_param *entry);
 /* Norm of the mean gradient, from the sums that the sync has here. */
 tri_status tri_job_gradient_norm(tri_job *job, double *norm);
+/* scalar_state.c. had_state: one step behind, it has not told of the last one. */
+tri_job_rest tri_job_rest_of(const tri_job *job);
+tri_status tri_job_rest_take(tri_job *job, const tri_job_rest *rest, bool had_state);
 
 #endif

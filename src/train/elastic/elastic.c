@@ -19,6 +19,7 @@
 #include "cluster/door.h"
 #include "comm/comm.h"
 #include "net/auth.h"
+#include "train/core/features.h"
 #include "train/core/isa.h"
 #include "train/elastic/reform.h"
 #include "train/elastic/reform_assignment.h"
@@ -420,7 +421,7 @@ static void generation_tell(elastic *at)
                  (double)(tri_now_ns() - at->job->elastic.lost_ns) / 1e6);
         tri_log(TRI_LOG_INFO, "%s", told);
     }
-    tri_job_live_event(at->job, "generation", told);
+    tri_features_event(at->job, "generation", told);
 }
 
 /* The present one, as the job wants it; ends with generation_drop() whatever is returned. */

@@ -43,9 +43,6 @@ bool tri_job_is_over(const tri_job *job);
 /* Saves, and fails with words: too few ranks are left. Collective. */
 tri_status tri_job_give_up(tri_job *job, int least);
 /* reform_state.c: how one rank's whole state becomes everybody's. */
-tri_job_rest tri_job_rest_of(const tri_job *job);
-/* had_state: one step behind, it has not told of the last one. */
-tri_status tri_job_rest_take(tri_job *job, const tri_job_rest *rest, bool had_state);
 /* What is here of a state is of no use: the next generation does without it, and begins where a run does. */
 void tri_job_state_drop(tri_job *job);
 /* Says so. */

@@ -14,6 +14,7 @@
 #include "parallel/outer.h"
 #include "train/checkpointing/arrays.h"
 #include "train/core/job.h"
+#include "train/core/step.h"
 #include "train/elastic/reform.h"
 
 enum { COMMON = 2 }; /* anchor and momentum: nothing is on its way (tri_elastic_check) */

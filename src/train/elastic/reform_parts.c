@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "train/checkpointing/arrays.h"
 #include "train/core/job.h"
+#include "train/core/step.h"
 #include "train/elastic/pairs_move.h"
 #include "train/elastic/reform.h"
 

@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "train/checkpointing/resume.h"
 #include "train/core/initial.h"
+#include "train/core/step.h"
 #include "train/elastic/reform.h"
 #include "train/elastic/reform_assignment.h"
 #include "train/features/sample_audit.h"
@@ -42,60 +43,6 @@ static int64_t step_of(int64_t progress)
 }
 
 /* --- state: from a rank that has the newest to those that have not --- */
-
-tri_job_rest tri_job_rest_of(const tri_job *job)
-{
-    const tri_job_test *test = &job->test;
-    tri_job_rest rest = {.step = job->step,
-                         .step_before = job->step_before,
-                         .guard = {job->guard.loss, (double)job->guard.steps, job->guard.first_loss, job->guard.grown},
-                         .guard_acts = (int32_t)job->guard.acts,
-                         .drops = (int32_t)job->verify.drops,
-                         .first_step = job->first_step,
-                         .saved_step = job->saved_step,
-                         .used = job->used.all,
-                         .scale = job->scale,
-                         .record = job->made,
-                         .test = {test->loss, test->accuracy, test->perplexity, test->weight}};
-    snprintf(rest.bits, sizeof(rest.bits), "%s", job->bits);
-    return rest;
-}
-
-tri_status tri_job_rest_take(tri_job *job, const tri_job_rest *rest, bool had_state)
-{
-    tri_job_test *test = &job->test;
-    if (rest->step < job->step) {
-        tri_ledger_rewind(job->used.ledger, rest->step);
-        if (job->metrics)
-            TRI_TRY(tri_metrics_rewind(job->metrics, rest->step));
-    }
-    job->step = rest->step;
-    job->step_before = rest->step_before;
-    job->guard.loss = rest->guard[0];
-    job->guard.steps = (int64_t)rest->guard[1];
-    job->guard.first_loss = rest->guard[2];
-    job->guard.grown = rest->guard[3] != 0;
-    job->guard.acts = rest->guard_acts;
-    if (rest->drops > job->verify.drops) /* a step that is redone takes none back */
-        job->verify.drops = rest->drops;
-    if (strcmp(rest->bits, "reproducible") != 0)
-        snprintf(job->bits, sizeof(job->bits), "%s", rest->bits);
-    job->first_step = rest->first_step;
-    job->saved_step = rest->saved_step;
-    job->used.all = rest->used;
-    job->scale = rest->scale;
-    job->record = job->made = rest->record;
-    test->loss = rest->test[0];
-    test->accuracy = rest->test[1];
-    test->perplexity = rest->test[2];
-    test->weight = rest->test[3];
-    job->hashed_step = -1;
-    /* The line of the step that this rank did not see the end of. */
-    if (!had_state || !job->metrics)
-        return TRI_OK;
-    tri_job_used_write(job);
-    return tri_metrics_write(job->metrics, &job->record);
-}
 
 /* The weights that more than half of those with the newest state have: a rank; -1: there are none such. */
 static int majority_of(const int64_t *hashes, const bool *has, int count)

@@ -19,7 +19,6 @@
 #include "train/checkpointing/arrays.h"
 #include "train/core/features.h"
 #include "train/core/step.h"
-#include "train/features/guard.h"
 #include "train/features/observers.h"
 
 #define GROWTH 1000.0 /* times the first loss: a run that has lost its way, not a noisy one */
@@ -53,7 +52,7 @@ static void guard_close(tri_job *job)
         tri_free(job->guard.copies[i]);
 }
 
-tri_status tri_job_guard_spread(tri_job *job)
+static tri_status spread(tri_job *job)
 {
     tri_job_guard *guard = &job->guard;
     double numbers[] = {guard->loss, (double)guard->steps, (double)guard->acts};
@@ -66,6 +65,24 @@ tri_status tri_job_guard_spread(tri_job *job)
     return TRI_OK;
 }
 
+static void rest_put(const tri_job *job, tri_job_rest *rest)
+{
+    const tri_job_guard *guard = &job->guard;
+    const double numbers[] = {guard->loss, (double)guard->steps, guard->first_loss, guard->grown};
+    memcpy(rest->guard, numbers, sizeof(numbers));
+    rest->guard_acts = (int32_t)guard->acts;
+}
+
+static void rest_take(tri_job *job, const tri_job_rest *rest)
+{
+    tri_job_guard *guard = &job->guard;
+    guard->loss = rest->guard[0];
+    guard->steps = (int64_t)rest->guard[1];
+    guard->first_loss = rest->guard[2];
+    guard->grown = rest->guard[3] != 0;
+    guard->acts = rest->guard_acts;
+}
+
 static bool wants_norm(const tri_job *job)
 {
     return job->guard.on_nonfinite >= TRI_GUARD_SKIP;
@@ -74,7 +91,7 @@ static bool wants_norm(const tri_job *job)
 /* --- the copy to go back to --- */
 
 /* What this rank holds, and moves: nothing travels. */
-tri_status tri_job_guard_copy(tri_job *job, int64_t step)
+static tri_status rollback_set(tri_job *job, int64_t step)
 {
     tri_job_guard *guard = &job->guard;
     tri_job_arrays arrays;
@@ -111,23 +128,11 @@ static tri_status step_begin(tri_job *job)
     if (!job->guard.copies[0] || (job->guard.copy_step >= 0 && (every == 0 || job->step % every != 0)))
         return TRI_OK;
     TRI_TRY(tri_job_settle(job));
-    TRI_TRY_IN(tri_job_guard_copy(job, job->step), "while copying the weights to go back to");
+    TRI_TRY_IN(rollback_set(job, job->step), "while copying the weights to go back to");
     return TRI_OK;
 }
 
 /* --- judging --- */
-
-tri_status tri_job_event_tell(tri_job *job, const char *event, const char *text)
-{
-    tri_event_write(&(tri_event){.start_ns = tri_now_ns(), .what = event, .rank = job->rank});
-    if (tri_job_follows(job))
-        return TRI_OK;
-    if (job->rank == 0 || tri_sync_is_apart(&job->config.parallel)) /* nobody else sees what one of these does */
-        tri_log(TRI_LOG_WARN, "%s", text);
-    if (job->rank == 0)
-        tri_job_live_event(job, event, text);
-    return job->metrics ? tri_metrics_write_event(job->metrics, job->step, event, text) : TRI_OK;
-}
 
 /* `what` happened in this step. */
 static tri_status guard_act(tri_job *job, tri_guard_act act, const char *what)
@@ -236,6 +241,10 @@ static tri_status judge(tri_job *job, double norm)
 
 const tri_feature tri_feature_guards = {.name = "guards",
                                         .open = guard_open,
+                                        .rest_put = rest_put,
+                                        .rest_take = rest_take,
+                                        .spread = spread,
+                                        .rollback_set = rollback_set,
                                         .step_begin = step_begin,
                                         .wants_norm = wants_norm,
                                         .judge = judge,

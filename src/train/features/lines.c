@@ -22,6 +22,11 @@ static tri_status metrics_step(tri_job *job)
     return tri_metrics_write(job->metrics, &job->record);
 }
 
+static tri_status metrics_missed(tri_job *job)
+{
+    return tri_metrics_write(job->metrics, &job->record);
+}
+
 static void metrics_close(tri_job *job)
 {
     if (tri_metrics_close(job->metrics) != TRI_OK)
@@ -29,7 +34,8 @@ static void metrics_close(tri_job *job)
     job->metrics = NULL;
 }
 
-const tri_feature tri_feature_metrics = {.name = "metrics", .step_made = metrics_step, .close = metrics_close};
+const tri_feature tri_feature_metrics = {
+    .name = "metrics", .step_made = metrics_step, .step_missed = metrics_missed, .close = metrics_close};
 
 static tri_status console_form(tri_job *job)
 {

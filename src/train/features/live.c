@@ -82,7 +82,7 @@ static tri_status step_end(tri_job *job)
     return TRI_OK;
 }
 
-void tri_job_live_event(tri_job *job, const char *event, const char *text)
+static void event_write(tri_job *job, const char *event, const char *text)
 {
     if (job->live && job->live->log)
         tri_rank_log_event(job->live->log, job->step, event, text);
@@ -94,4 +94,5 @@ void tri_job_live_strain(tri_job *job, const tri_strain *strain, const char *cau
         tri_figures_strain(tri_stand_figures(job->live->stand), strain, cause);
 }
 
-const tri_feature tri_feature_live = {.name = "live", .form = form, .step_end = step_end, .close = live_close};
+const tri_feature tri_feature_live = {
+    .name = "live", .event = event_write, .form = form, .step_end = step_end, .close = live_close};

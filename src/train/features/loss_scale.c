@@ -10,7 +10,6 @@
 
 #include "base/log.h"
 #include "train/core/features.h"
-#include "train/features/guard.h"
 
 #define LEAST     0x1p-24
 #define MOST      0x1p40
@@ -79,7 +78,7 @@ static tri_status judge(tri_job *job, double norm)
     return TRI_OK;
 }
 
-tri_status tri_job_scale_spread(tri_job *job)
+static tri_status spread(tri_job *job)
 {
     tri_job_scale *scale = &job->scale;
     double numbers[] = {scale->now, (double)scale->good, (double)scale->lost};
@@ -95,9 +94,22 @@ static bool wants_norm(const tri_job *job)
     return job->scale.now > 0;
 }
 
+static void rest_put(const tri_job *job, tri_job_rest *rest)
+{
+    rest->scale = job->scale;
+}
+
+static void rest_take(tri_job *job, const tri_job_rest *rest)
+{
+    job->scale = rest->scale;
+}
+
 const tri_feature tri_feature_loss_scale = {.name = "loss scale",
                                             .open = scale_open,
                                             .restart = restart,
+                                            .rest_put = rest_put,
+                                            .rest_take = rest_take,
+                                            .spread = spread,
                                             .step_begin = step_begin,
                                             .wants_norm = wants_norm,
                                             .judge = judge};

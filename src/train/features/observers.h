@@ -46,8 +46,6 @@ tri_status tri_job_stragglers_judge(tri_job *job, const tri_slow_row *rows, int6
 /* live.c: figures of this rank, where somebody wants them. */
 /* What holds this rank up, and why the others wait for it (NULL: they do not). */
 void tri_job_live_strain(tri_job *job, const tri_strain *strain, const char *cause);
-/* Something for a time line of the run. */
-void tri_job_live_event(tri_job *job, const char *event, const char *text);
 /* show.c: a run for TensorBoard, on all ranks; what is called does nothing where it is off. Somebody else is rank 0. */
 void tri_job_show_yield(tri_job *job);
 

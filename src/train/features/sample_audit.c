@@ -71,6 +71,19 @@ void tri_job_used_write(tri_job *job)
         tri_ledger_write(job->used.ledger, job->step - 1, job->used.all, job->elastic.number);
 }
 
+static void rest_put(const tri_job *job, tri_job_rest *rest)
+{
+    rest->used = job->used.all;
+}
+
+/* Lines of steps that count no more go. */
+static void rest_take(tri_job *job, const tri_job_rest *rest)
+{
+    if (rest->step < job->step)
+        tri_ledger_rewind(job->used.ledger, rest->step);
+    job->used.all = rest->used;
+}
+
 static tri_status step_made(tri_job *job)
 {
     tri_job_used_write(job);
@@ -85,7 +98,10 @@ static void ledger_close(tri_job *job)
 }
 
 const tri_feature tri_feature_ledger = {.name = "ledger",
+                                        .rest_put = rest_put,
+                                        .rest_take = rest_take,
                                         .control_put = control_put,
                                         .control_read = control_read,
                                         .step_made = step_made,
+                                        .step_missed = step_made,
                                         .close = ledger_close};

@@ -142,6 +142,18 @@ static void control_read(tri_job *job, const tri_control *sum)
         job->verify.compared = job->step;
 }
 
+static void rest_put(const tri_job *job, tri_job_rest *rest)
+{
+    rest->drops = (int32_t)job->verify.drops;
+}
+
+/* A step that is redone takes none back. */
+static void rest_take(tri_job *job, const tri_job_rest *rest)
+{
+    if (rest->drops > job->verify.drops)
+        job->verify.drops = rest->drops;
+}
+
 static tri_status step_begin(tri_job *job)
 {
     job->verify.in_a_row = 0;
@@ -498,6 +510,8 @@ bool tri_job_verify_is_due(const tri_job *job)
 }
 
 const tri_feature tri_feature_replicas = {.name = "replicas",
+                                          .rest_put = rest_put,
+                                          .rest_take = rest_take,
                                           .form = form,
                                           .step_begin = step_begin,
                                           .control_put = control_put,

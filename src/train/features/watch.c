@@ -109,7 +109,7 @@ static tri_status slow_tell(tri_job *job, const tri_slow_verdict *now, bool line
     job->watch->noted = true;
     if (line) {
         tri_log(TRI_LOG_WARN, "%s", text);
-        tri_job_live_event(job, "slow", text);
+        tri_features_event(job, "slow", text);
     }
     return job->metrics ? tri_metrics_write_slow(job->metrics, job->step - 1, now->rank, tri_slow_name(now->cause),
                                                  now->share, text)
