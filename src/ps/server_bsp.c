@@ -240,6 +240,9 @@ tri_status tri_ps_bsp_tail(tri_ps_server *server, ps_guest *guest, ps_table *tab
                            const float *body)
 {
     float *room;
+    /* This server was lost and is back, and has not heard yet that the run goes back. */
+    if (server->setup.store && head->nbytes == sizeof(table->tail_sum) && head->clock > table->tail_clock + 1)
+        return tri_ps_era_fail();
     if (head->nbytes != sizeof(table->tail_sum) || head->clock > table->tail_clock + 1 ||
         (head->clock < table->tail_clock - 1 && !tri_ps_chooses(table)))
         return tri_fail(TRI_EFORMAT, "a tail of step %lld with %llu bytes, while step %lld is under way",

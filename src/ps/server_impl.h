@@ -234,6 +234,8 @@ tri_status tri_ps_restored_look(tri_ps_server *server);
  * as far as workers have told. */
 void tri_ps_table_restored(const tri_ps_server *server, ps_table *table, const ps_head *head, int64_t next_deal);
 /* TRI_EABORT: the run has gone back to a checkpoint since the table was made. */
+/* Of a worker that is in an era before. */
+tri_status tri_ps_era_fail(void);
 tri_status tri_ps_era_check(tri_ps_server *server, const ps_spec *spec);
 /* A guest tells of a new one: what is here of the one before goes, and all other guests. */
 void tri_ps_era_begin(tri_ps_server *server, const ps_guest *but, int64_t era);

@@ -102,6 +102,11 @@ void tri_ps_table_restored(const tri_ps_server *server, ps_table *table, const p
 
 /* --- eras --- */
 
+tri_status tri_ps_era_fail(void)
+{
+    return tri_fail(TRI_EABORT, "a server was lost since: the run goes back to its newest checkpoint");
+}
+
 tri_status tri_ps_era_check(tri_ps_server *server, const ps_spec *spec)
 {
     int64_t era = server->era;
@@ -111,7 +116,7 @@ tri_status tri_ps_era_check(tri_ps_server *server, const ps_spec *spec)
         return tri_fail(TRI_EFORMAT, "it speaks of era %lld, which has not begun", (long long)spec->era);
     if (spec->era >= server->era)
         return TRI_OK;
-    return tri_fail(TRI_EABORT, "a server was lost since: the run goes back to its newest checkpoint");
+    return tri_ps_era_fail();
 }
 
 /* Whoever is of the era before finds out when it is here again. */

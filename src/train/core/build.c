@@ -232,7 +232,7 @@ tri_status tri_job_configure(tri_job *job, const tri_job_setup *setup)
             "%s: the program that began this run built its model in C, so config.yaml does not have it: want "
             "that program to evaluate, ask or resume the run",
             setup->resume);
-    TRI_TRY(tri_job_roles_open(job));
+    TRI_TRY(tri_features_configure(job));
     TRI_TRY(tri_config_check(&job->config, job->world));
     TRI_TRY(tri_job_isa_settle(job, setup->resume));
     TRI_TRY(tri_checkpoint_levels_settle(&job->config.checkpoint));

@@ -10,6 +10,8 @@
 /* form.c, for the ranks that there are: the sync; loaders, and files and lines of rank 0 (borrows dataset). */
 tri_status tri_job_form_moves(tri_job *job);
 tri_status tri_job_form_run(tri_job *job, tri_dataset *dataset);
+/* Frees all of that: the ranks part. */
+void tri_job_unform(tri_job *job);
 /* That all ranks have what they must have in common; collective. */
 tri_status tri_job_check_equal(tri_job *job);
 /* The same, of a worker that joins, before anything else is done together. */

@@ -10,11 +10,12 @@
 #include "train/checkpointing/local_sgd.h"
 
 static const tri_feature *const features[] = {
-    &tri_feature_chaos,    &tri_feature_loss_scale, &tri_feature_guards,  &tri_feature_mirrors,
-    &tri_feature_replicas, &tri_feature_evaluation, &tri_feature_samples, &tri_feature_tensorboard,
-    &tri_feature_metrics,  &tri_feature_ledger,     &tri_feature_live,    &tri_feature_trace,
-    &tri_feature_requests, &tri_feature_watch,      &tri_feature_console, &tri_feature_best,
-    &tri_feature_saver,    &tri_feature_peak,
+    &tri_feature_chaos,     &tri_feature_loss_scale, &tri_feature_guards,     &tri_feature_mirrors,
+    &tri_feature_replicas,  &tri_feature_evaluation, &tri_feature_samples,    &tri_feature_tensorboard,
+    &tri_feature_metrics,   &tri_feature_ledger,     &tri_feature_live,       &tri_feature_trace,
+    &tri_feature_requests,  &tri_feature_watch,      &tri_feature_console,    &tri_feature_best,
+    &tri_feature_saver,     &tri_feature_peak,       &tri_feature_assignment, &tri_feature_ps_restore,
+    &tri_feature_local_sgd,
 };
 enum { FEATURES = TRI_COUNT_OF(features) };
 
@@ -29,6 +30,12 @@ enum { FEATURES = TRI_COUNT_OF(features) };
     for (int i = 0; i < FEATURES; i++)                                                                                 \
         if (features[i]->slot)                                                                                         \
     features[i]->slot(__VA_ARGS__)
+
+tri_status tri_features_configure(tri_job *job)
+{
+    EACH_TRY(configure, job);
+    return TRI_OK;
+}
 
 tri_status tri_features_open(tri_job *job)
 {
@@ -160,6 +167,32 @@ tri_status tri_features_evaluated(tri_job *job)
     return TRI_OK;
 }
 
+tri_status tri_features_commit(tri_job *job, bool *same)
+{
+    *same = true;
+    EACH_TRY(commit, job, same);
+    return TRI_OK;
+}
+
+tri_status tri_features_make_same(tri_job *job)
+{
+    EACH_TRY(make_same, job);
+    return TRI_OK;
+}
+
+bool tri_features_compare(const tri_job *job)
+{
+    bool any = false;
+    for (int i = 0; i < FEATURES; i++)
+        any = any || (features[i]->compares && features[i]->compares(job));
+    return any;
+}
+
+void tri_features_moved(tri_job *job)
+{
+    EACH(moved, job);
+}
+
 tri_status tri_features_before_move(tri_job *job)
 {
     EACH_TRY(before_move, job);
@@ -229,4 +262,11 @@ void tri_features_close(tri_job *job)
     for (int i = FEATURES - 1; i >= 0; i--)
         if (features[i]->close)
             features[i]->close(job);
+}
+
+void tri_features_free(tri_job *job)
+{
+    for (int i = FEATURES - 1; i >= 0; i--)
+        if (features[i]->free)
+            features[i]->free(job);
 }

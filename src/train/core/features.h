@@ -13,6 +13,8 @@
 
 typedef struct tri_feature {
     const char *name;
+    /* The configuration is read, and not yet checked. */
+    tri_status (*configure)(tri_job *job);
     /* The weights are those that the run begins with, in memory that lasts as long as the job. */
     tri_status (*open)(tri_job *job);
     /* The run begins once more: nobody has a state. */
@@ -37,6 +39,14 @@ typedef struct tri_feature {
     tri_status (*gradients)(tri_job *job, float scale);
     /* Replicas of the weights are not the same: it makes them so, or *done stays false. Collective. */
     tri_status (*repair)(tri_job *job, bool *done);
+    /* Between the sums of a step and the update: nothing moves anywhere before all ranks have what moves. *same, true
+     * before: false where copies of what moves differ, which make_same() then repairs, and the step is made once more.
+     * Whether these are compared in this step. All collective. */
+    tri_status (*commit)(tri_job *job, bool *same);
+    tri_status (*make_same)(tri_job *job);
+    bool (*compares)(const tri_job *job);
+    /* This rank has moved its weights, or the step is skipped. */
+    void (*moved)(tri_job *job);
     /* All ranks are about to move the weights. */
     tri_status (*before_move)(tri_job *job);
     /* The step is made: its lines. */
@@ -68,15 +78,18 @@ typedef struct tri_feature {
     tri_status (*step_end)(tri_job *job);
     /* The ranks part, often since one is lost: nothing is collective. In the reverse order of the rows, as is: */
     void (*part)(tri_job *job);
-    /* The job ends. */
+    /* The job ends; the ranks have parted. */
     void (*close)(tri_job *job);
+    void (*free)(tri_job *job);
 } tri_feature;
 
 extern const tri_feature tri_feature_metrics, tri_feature_ledger, tri_feature_mirrors, tri_feature_replicas,
     tri_feature_evaluation, tri_feature_samples, tri_feature_tensorboard, tri_feature_live, tri_feature_trace,
     tri_feature_requests, tri_feature_watch, tri_feature_console, tri_feature_best, tri_feature_saver, tri_feature_peak,
-    tri_feature_chaos, tri_feature_loss_scale, tri_feature_guards;
+    tri_feature_chaos, tri_feature_loss_scale, tri_feature_guards, tri_feature_assignment, tri_feature_ps_restore,
+    tri_feature_local_sgd;
 
+tri_status tri_features_configure(tri_job *job);
 tri_status tri_features_open(tri_job *job);
 void tri_features_restart(tri_job *job);
 tri_status tri_features_plan(tri_job *job, const tri_model *model, const tri_dataset_info *info);
@@ -89,6 +102,10 @@ bool tri_features_want_gradients(const tri_job *job);
 tri_status tri_features_judge(tri_job *job, double norm);
 tri_status tri_features_gradients(tri_job *job, float scale);
 tri_status tri_features_repair(tri_job *job);
+tri_status tri_features_commit(tri_job *job, bool *same);
+tri_status tri_features_make_same(tri_job *job);
+bool tri_features_compare(const tri_job *job);
+void tri_features_moved(tri_job *job);
 tri_status tri_features_before_move(tri_job *job);
 void tri_features_span(const tri_job *job, const char *what, int64_t start_ns, int64_t end_ns);
 void tri_features_batch_wait(const tri_job *job, bool begins);
@@ -107,5 +124,6 @@ tri_status tri_features_run_due(tri_job *job);
 tri_status tri_features_step_end(tri_job *job);
 void tri_features_part(tri_job *job);
 void tri_features_close(tri_job *job);
+void tri_features_free(tri_job *job);
 
 #endif

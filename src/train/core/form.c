@@ -14,6 +14,7 @@
 #include "generate/source.h"
 #include "interop/convert.h"
 #include "text/tokenizer.h"
+#include "train/checkpointing/arrays.h"
 #include "train/core/build.h"
 #include "train/core/dataset_info.h"
 #include "train/core/features.h"
@@ -458,4 +459,31 @@ tri_status tri_job_form_run(tri_job *job, tri_dataset *dataset)
     job->source = NULL;
     job->sent_nbytes = tri_counter_now(TRI_COUNT_SENT_NBYTES);
     return TRI_OK;
+}
+
+void tri_job_unform(tri_job *job)
+{
+    tri_job_control_close(job);
+    tri_features_part(job);
+    tri_loader_close(job->loader);
+    tri_loader_close(job->test.loader);
+    tri_free(job->test.sums);
+    tri_sync_destroy(job->sync);
+    tri_graph_destroy(job->graph);
+    tri_pipeline_destroy(job->pipeline);
+    tri_tensor_ranks_destroy(job->tensor);
+    tri_job_inventories_close(job);
+    tri_job_waves_close(job);
+    tri_free(job->norm_blocks);
+    tri_job_batch_sums_close(job);
+    tri_mesh_close(&job->mesh);
+    job->loader = job->test.loader = NULL;
+    job->test.sums = job->norm_blocks = NULL;
+    job->sync = NULL;
+    job->graph = NULL;
+    job->pipeline = NULL;
+    job->tensor = NULL;
+    job->waited_ns = 0;
+    job->comm = NULL;
+    job->group = NULL;
 }

@@ -194,10 +194,9 @@ void tri_job_close(tri_job *job)
     if (!job)
         return;
     tri_features_close(job);
-    tri_job_refill_close(job);
     tri_job_unform(job);
     tri_kept_fini(&job->elastic.grads);
-    tri_job_roles_close(job);
+    tri_features_free(job);
     tri_optim_destroy(job->optim);
     tri_tensors_fini(&job->tensors);
     tri_free(job->frozen);

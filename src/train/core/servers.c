@@ -90,7 +90,6 @@ void tri_job_servers_plan(tri_job *job)
 tri_status tri_job_servers_start(tri_job *job)
 {
     int64_t step = tri_sync_ps_step(job->sync);
-    tri_job_refill_open(job);
     if (step < 0) {
         TRI_TRY(tri_sync_ps_give(job->sync, job->step, job->optim));
     } else {

@@ -15,9 +15,6 @@ int tri_job_servers_local(const tri_job *job);
 void tri_job_servers_plan(tri_job *job);
 /* The first weights go to the servers, or those that they have come here; the step with them. */
 tri_status tri_job_servers_start(tri_job *job);
-/* ps_restore.c: from now on a lost server is given its blocks of a checkpoint, where the others need not go back. */
-void tri_job_refill_open(tri_job *job);
-void tri_job_refill_close(tri_job *job);
 /* Parts of a batch that workers are dealt one by one; 0: each has its share. */
 int64_t tri_job_deals(const tri_job *job);
 /* Whether what a worker computes with is rounded, and it has to fetch what it evaluates and saves. */

@@ -243,8 +243,7 @@ static tri_status move_weights(tri_job *job, tri_sync_slice slice)
         weights_step(job, slice);
     else
         sums_undo(job);
-    if (job->roles.on)
-        tri_job_mirror_move(job);
+    tri_features_moved(job);
     bool gradients = job->ahead && tri_features_want_gradients(job);
     if (gradients || (job->ahead && norm_is_wanted(job)))
         TRI_TRY(tri_job_settle(job));
@@ -293,9 +292,9 @@ static tri_status doubt(tri_job *job, tri_status status, bool *same)
 {
     char message[TRI_ERROR_NBYTES];
     snprintf(message, sizeof(message), "%s", tri_last_error());
-    if (status != TRI_ENUMERIC || !tri_job_mirrors_due(job, job->step))
+    if (status != TRI_ENUMERIC || !tri_features_compare(job))
         return status;
-    TRI_TRY(tri_job_commit(job, same));
+    TRI_TRY(tri_features_commit(job, same));
     job->roles.phase = TRI_STEP_OPEN;
     return *same ? tri_fail_copy(status, message) : TRI_OK;
 }
@@ -305,16 +304,16 @@ static tri_status doubt(tri_job *job, tri_status status, bool *same)
 static tri_status step_agree(tri_job *job, const tri_loader_batch *loaded, tri_sync_slice *slice)
 {
     const tri_step_record begun = job->record;
-    for (job->roles.in_a_row = 0;;) {
+    for (;;) {
         bool same = true;
         TRI_TRY(sums_verify(job, loaded, slice));
         int64_t mark_ns = tri_now_ns();
         tri_status status = step_judge(job);
-        TRI_TRY(status == TRI_OK ? tri_job_commit(job, &same) : doubt(job, status, &same));
+        TRI_TRY(status == TRI_OK ? tri_features_commit(job, &same) : doubt(job, status, &same));
         job->record.optimizer += lap_of(job, "optimizer", &mark_ns);
         if (same)
             return TRI_OK;
-        TRI_TRY(tri_job_mirrors_repair(job));
+        TRI_TRY(tri_features_make_same(job));
         sums_undo(job);
         TRI_TRY(tri_job_rest_take(job, &job->elastic.before, false));
         job->record = begun;

@@ -19,6 +19,7 @@
 #include "cluster/door.h"
 #include "comm/comm.h"
 #include "net/auth.h"
+#include "train/core/build.h"
 #include "train/core/features.h"
 #include "train/core/isa.h"
 #include "train/elastic/reform.h"

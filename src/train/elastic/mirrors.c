@@ -143,7 +143,6 @@ tri_status tri_job_commit(tri_job *job, bool *same)
 {
     tri_job_roles *roles = &job->roles;
     const bool due = tri_job_mirrors_due(job, job->step);
-    *same = true;
     if (!roles->on || job->world == 1)
         return TRI_OK;
     if (roles->batch && (!job->record.skipped || due)) /* a rank whose bits have flipped may judge alone */
@@ -164,6 +163,8 @@ tri_status tri_job_commit(tri_job *job, bool *same)
 void tri_job_mirror_move(tri_job *job)
 {
     tri_job_roles *roles = &job->roles;
+    if (!roles->on)
+        return;
     for (int i = 0; !job->record.skipped && i < roles->piece_count; i++) {
         const tri_sync_piece *piece = &roles->pieces[i];
         tri_optim_step_at(roles->now.mirror.optim, &job->moves, piece->values, piece->sums, piece->slice.first,

@@ -19,6 +19,7 @@
 #include "train/core/features.h"
 #include "train/core/step.h"
 #include "train/elastic/mirrors_verify.h"
+#include "train/elastic/reform_assignment.h"
 #include "train/features/verify.h"
 
 #define PASSES 2 /* over each array: behind the move, and before the next one */
@@ -307,5 +308,24 @@ static tri_status repair(tri_job *job, bool *done)
     return same ? TRI_OK : tri_job_mirrors_repair(job);
 }
 
-const tri_feature tri_feature_mirrors = {
-    .name = "mirrors", .repair = repair, .is_due = tri_job_verify_is_due, .run = verify_now};
+static tri_status step_begin(tri_job *job)
+{
+    job->roles.in_a_row = 0;
+    return TRI_OK;
+}
+
+static bool compares(const tri_job *job)
+{
+    return tri_job_mirrors_due(job, job->step);
+}
+
+const tri_feature tri_feature_mirrors = {.name = "mirrors",
+                                         .step_begin = step_begin,
+                                         .commit = tri_job_commit,
+                                         .make_same = tri_job_mirrors_repair,
+                                         .compares = compares,
+                                         .moved = tri_job_mirror_move,
+                                         .part = tri_job_mirror_close,
+                                         .repair = repair,
+                                         .is_due = tri_job_verify_is_due,
+                                         .run = verify_now};

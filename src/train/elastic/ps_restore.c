@@ -11,6 +11,7 @@
 #include "ps/client.h"
 #include "train/checkpointing/arrays.h"
 #include "train/checkpointing/resume.h"
+#include "train/core/features.h"
 #include "train/core/job.h"
 #include "train/core/servers.h"
 
@@ -93,15 +94,18 @@ static tri_status server_refill(void *arg, int server)
     return status;
 }
 
-void tri_job_refill_open(tri_job *job)
+static tri_status form(tri_job *job)
 {
     bool leads = job->servers.client && !tri_job_follows(job);
     if (leads && tri_ps_consistency(&job->config.ps) != PS_BSP && job->config.ps.replicas < 2)
         tri_ps_client_refill_set(job->servers.client, server_refill, job);
+    return TRI_OK;
 }
 
-void tri_job_refill_close(tri_job *job)
+static void restore_close(tri_job *job)
 {
     if (job->servers.client && job->sync)
         tri_ps_client_refill_set(job->servers.client, NULL, NULL);
 }
+
+const tri_feature tri_feature_ps_restore = {.name = "server restore", .form = form, .close = restore_close};

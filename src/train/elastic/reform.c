@@ -175,35 +175,6 @@ tri_status tri_job_lines_settle(tri_job *job)
 
 /* --- generations --- */
 
-void tri_job_unform(tri_job *job)
-{
-    tri_job_control_close(job);
-    tri_job_apart_keep(job);
-    tri_features_part(job);
-    tri_loader_close(job->loader);
-    tri_loader_close(job->test.loader);
-    tri_free(job->test.sums);
-    tri_job_mirror_close(job);
-    tri_sync_destroy(job->sync);
-    tri_graph_destroy(job->graph);
-    tri_pipeline_destroy(job->pipeline);
-    tri_tensor_ranks_destroy(job->tensor);
-    tri_job_inventories_close(job);
-    tri_job_waves_close(job);
-    tri_free(job->norm_blocks);
-    tri_job_batch_sums_close(job);
-    tri_mesh_close(&job->mesh);
-    job->loader = job->test.loader = NULL;
-    job->test.sums = job->norm_blocks = NULL;
-    job->sync = NULL;
-    job->graph = NULL;
-    job->pipeline = NULL;
-    job->tensor = NULL;
-    job->waited_ns = 0;
-    job->comm = NULL;
-    job->group = NULL;
-}
-
 static tri_status ranks_take(tri_job *job, tri_comm *comm)
 {
     job->comm = comm;

@@ -35,7 +35,6 @@ tri_status tri_job_lines_settle(tri_job *job);
 /* For the ranks of comm, borrowed until tri_job_unform(); collective. All then have the newest state that one has.
  * After a failure: unform. */
 tri_status tri_job_form(tri_job *job, tri_comm *comm, const tri_job_generation *generation);
-void tri_job_unform(tri_job *job);
 /* Trains until the end of the run, or elastic.ends. A failure leaves the state whole, and the others hear why. */
 tri_status tri_job_run_generation(tri_job *job);
 /* Nothing is left to do. */
@@ -56,10 +55,8 @@ tri_status tri_job_state_find(tri_job *job, const tri_job_generation *generation
 bool tri_job_state_is_news(const tri_job *job, const int64_t *progress, int64_t newest);
 /* reform_parts.c: the whole state of all ranks that have it ([world], the same on all) to the others; collective. */
 tri_status tri_job_state_hand(tri_job *job, const bool *has);
-/* reform_local_sgd.c: where ranks come and go. What the sync holds that is alike on all ranks is kept for the next
- * generation. */
-void tri_job_apart_keep(tri_job *job);
-/* Ranks that are behind, and newcomers, become copies of one of those that have made the most steps. */
+/* reform_local_sgd.c: ranks that are behind, and newcomers, become copies of one of those that have made the most
+ * steps. */
 tri_status tri_job_apart_find(tri_job *job, int64_t generation);
 
 #endif

@@ -13,6 +13,7 @@
 
 #include "base/log.h"
 #include "train/core/build.h"
+#include "train/core/features.h"
 #include "train/core/step.h"
 #include "train/elastic/elastic.h"
 #include "train/elastic/mirrors_verify.h"
@@ -40,7 +41,7 @@ static bool is_even(const tri_config *config)
            (config->train.shards_at_once > 0 || strcmp(config->parallel.pipeline, "1") != 0);
 }
 
-tri_status tri_job_roles_open(tri_job *job)
+static tri_status configure(tri_job *job)
 {
     tri_job_roles *roles = &job->roles;
     roles->mirrored = -1;
@@ -204,7 +205,7 @@ static void sets_keep(tri_job *job)
     now_close(job);
 }
 
-void tri_job_roles_close(tri_job *job)
+static void assignment_free(tri_job *job)
 {
     if (!job->roles.on)
         return;
@@ -450,3 +451,6 @@ tri_status tri_job_leave_agree(tri_job *job)
         tri_metrics_yield(job->metrics);
     return TRI_OK;
 }
+
+const tri_feature tri_feature_assignment = {
+    .name = "shard assignment", .configure = configure, .free = assignment_free};

@@ -11,11 +11,10 @@
 tri_role_note tri_job_role_note(const tri_job *job);
 /* Before unform(): a step for which this rank was ready is made if somebody has made it, and else kept. */
 tri_status tri_job_decide(tri_job *job, const tri_job_generation *generation);
-/* reform_assignment.c, where job->roles.on: what the configuration asks for; how many of so many ranks can work
+/* reform_assignment.c, where job->roles.on: how many of so many ranks can work
  * together (all, where it is not on); the layout of so many ranks, into the configuration, which from then on does not
  * say what was asked for; stores and optimizer for it, of the own role and of the mirror; their contents (collective);
  * and once all ranks have them (collective). */
-tri_status tri_job_roles_open(tri_job *job);
 int tri_job_roles_fit(const tri_job *job, int ranks);
 tri_status tri_job_roles_lay(tri_job *job, int ranks);
 tri_status tri_job_roles_build(tri_job *job);
@@ -23,7 +22,6 @@ tri_status tri_job_roles_find(tri_job *job, const tri_job_generation *generation
 tri_status tri_job_roles_settle(tri_job *job);
 /* Before a process says what it has: it finds out whether the generation had formed that it was in. */
 tri_status tri_job_roles_resolve(tri_job *job);
-void tri_job_roles_close(tri_job *job);
 /* Collective where several want to leave at once: job->elastic.leaves. */
 tri_status tri_job_leave_agree(tri_job *job);
 /* mirrors.c: once the sync is there; collective. */

@@ -13,6 +13,7 @@
 #include "base/memory.h"
 #include "parallel/outer.h"
 #include "train/checkpointing/arrays.h"
+#include "train/core/features.h"
 #include "train/core/job.h"
 #include "train/core/step.h"
 #include "train/elastic/reform.h"
@@ -32,7 +33,7 @@ static void common_copy(tri_job *job, bool keeps)
         }
 }
 
-void tri_job_apart_keep(tri_job *job)
+static void part(tri_job *job)
 {
     if (!job->elastic.on || !tri_job_is_apart(job))
         return;
@@ -172,3 +173,5 @@ tri_status tri_job_apart_find(tri_job *job, int64_t generation)
     tri_free(all);
     return status;
 }
+
+const tri_feature tri_feature_local_sgd = {.name = "local SGD", .part = part};
