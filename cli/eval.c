@@ -51,6 +51,10 @@ static void print_text(const eval_plan *plan, const tri_job *job, double seconds
     printf("%s loss %.4f\n", part, test->loss);
     if (!isnan(test->accuracy))
         printf("%s accuracy %.4f\n", part, test->accuracy);
+    if (!isnan(test->mae))
+        printf("%s mae %.4g\n", part, test->mae);
+    if (!isnan(test->r2))
+        printf("%s r2 %.4f\n", part, test->r2);
     if (!isnan(test->perplexity))
         printf("%s perplexity %.4g\n", part, test->perplexity);
     printf("%" PRId64 " samples, %.0f targets, %.0f samples/s\n", test->sampler.count, test->weight,
@@ -74,6 +78,10 @@ static tri_status print_json(const eval_plan *plan, const tri_job *job, double s
     tri_json_real(&json, "loss", test->loss);
     tri_json_real(&json, "accuracy", test->accuracy);
     tri_json_real(&json, "perplexity", test->perplexity);
+    if (!isnan(test->mae))
+        tri_json_real(&json, "mae", test->mae);
+    if (!isnan(test->r2))
+        tri_json_real(&json, "r2", test->r2);
     tri_json_int(&json, "workers", job->world);
     tri_json_real(&json, "samples_per_s", (double)test->sampler.count / seconds);
     tri_status status = tri_json_end(&json);

@@ -81,8 +81,8 @@ static tri_status tell(const follow *at)
     tri_metrics *metrics;
     snprintf(path, sizeof(path), "%s/evaluator.jsonl", at->run);
     TRI_TRY(tri_metrics_open(path, at->job->step - 1, &metrics));
-    tri_status status =
-        tri_metrics_write_test(metrics, at->job->step - 1, test->loss, test->accuracy, test->perplexity);
+    const tri_test_record record = {test->loss, test->accuracy, test->perplexity, test->mae, test->r2};
+    tri_status status = tri_metrics_write_test(metrics, at->job->step - 1, &record);
     tri_status closed = tri_metrics_close(metrics);
     TRI_TRY(status != TRI_OK ? status : closed);
     const char *const part = tri_data_part_name(test->part);

@@ -264,9 +264,8 @@ typedef struct tri_op_ops {
 const tri_op_ops *tri_op_row(tri_op op);
 
 /* Losses: output is f32[shards * 4]: for each shard the sum of losses, the count of targets (weight), the number
- * predicted right (argmax; mse: 0), and 0. Their backward writes dinput[0] = d(sum of losses)/dx (times loss_scale),
- * doutput is ignored.
- * Rows >= rows[s] and ignored targets have weight zero. */
+ * predicted right (argmax; mse: 0), and 0 (mse: the sum of absolute errors). Their backward writes dinput[0] = d(sum of
+ * losses)/dx (times loss_scale), doutput is ignored. Rows >= rows[s] and ignored targets have weight zero. */
 #define TRI_LOSS_COLUMNS 4
 
 /* Picks the first row of the kind's list that can, plans it. kind: "cpu" (Winograd, oneDNN, own tiles, reference),

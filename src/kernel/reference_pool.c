@@ -260,15 +260,16 @@ static void mse_forward(const tri_kernel *kernel, const tri_op_call *call)
     for (int64_t s = 0; s < call->shards; s++) {
         const float *x = tri_call_input(kernel, call, 0, s), *t = tri_call_input(kernel, call, 1, s);
         float *out = (float *)call->output + s * TRI_LOSS_COLUMNS;
-        double loss = 0;
+        double loss = 0, absolute = 0;
         for (int64_t i = 0; i < call->rows[s] * per_sample; i++) {
             const double e = (double)x[i] - (double)t[i];
             loss += e * e;
+            absolute += fabs(e);
         }
         out[0] = (float)loss;
         out[1] = (float)(call->rows[s] * per_sample);
         out[2] = 0;
-        out[3] = 0;
+        out[3] = (float)absolute;
     }
 }
 

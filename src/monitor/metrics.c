@@ -4,6 +4,7 @@
  */
 #include "monitor/metrics.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -309,15 +310,19 @@ tri_status tri_metrics_write(tri_metrics *metrics, const tri_step_record *record
     return line_end(metrics, &json);
 }
 
-tri_status tri_metrics_write_test(tri_metrics *metrics, int64_t step, double loss, double accuracy, double perplexity)
+tri_status tri_metrics_write_test(tri_metrics *metrics, int64_t step, const tri_test_record *record)
 {
     if (!is_new(metrics, step, LINE_TEST))
         return TRI_OK;
     tri_json json = tri_json_object(&metrics->lines);
     tri_json_int(&json, "step", step);
-    tri_json_real(&json, "test_loss", loss);
-    tri_json_real(&json, "test_accuracy", accuracy);
-    tri_json_real(&json, "test_perplexity", perplexity);
+    tri_json_real(&json, "test_loss", record->loss);
+    tri_json_real(&json, "test_accuracy", record->accuracy);
+    tri_json_real(&json, "test_perplexity", record->perplexity);
+    if (!isnan(record->mae))
+        tri_json_real(&json, "test_mae", record->mae);
+    if (!isnan(record->r2))
+        tri_json_real(&json, "test_r2", record->r2);
     return line_end(metrics, &json);
 }
 

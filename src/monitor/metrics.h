@@ -53,8 +53,11 @@ void tri_metrics_reader_set(tri_metrics *metrics, tri_metrics_reader reader, voi
 /* A line of a step and kind that was written already is passed over. Buffers; written at least once a second of steps.
  * No allocation. */
 tri_status tri_metrics_write(tri_metrics *metrics, const tri_step_record *record);
-/* Another kind of line: an evaluation after `step` steps. */
-tri_status tri_metrics_write_test(tri_metrics *metrics, int64_t step, double loss, double accuracy, double perplexity);
+/* Another kind of line: an evaluation after `step` steps. NaN: that has no meaning. */
+typedef struct tri_test_record {
+    double loss, accuracy, perplexity, mae, r2;
+} tri_test_record;
+tri_status tri_metrics_write_test(tri_metrics *metrics, int64_t step, const tri_test_record *record);
 /* And another: a save that ended. */
 typedef struct tri_save_record {
     int64_t step; /* the last one before it */

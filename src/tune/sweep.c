@@ -112,7 +112,7 @@ static tri_status check(tri_sweep *sweep, const char *path, bool outer)
         snprintf(sweep->config, sizeof(sweep->config), "%.*s/%s", (int)(slash - path), path, tune->config);
     else
         snprintf(sweep->config, sizeof(sweep->config), "%s", tune->config);
-    sweep->wants_most = strcmp(tune->metric, "test_accuracy") == 0;
+    sweep->wants_most = strcmp(tune->metric, "test_accuracy") == 0 || strcmp(tune->metric, "test_r2") == 0;
     sweep->wants_pace = strcmp(tune->metric, "step_seconds") == 0;
     sweep->each_step = sweep->wants_pace || strcmp(tune->metric, "loss") == 0;
     if (sweep->wants_pace && tune->parallel == 0) /* trials would take each other's memory and caches */

@@ -11,8 +11,9 @@
 
 #define TRI_TUNE_OPTIONS(X)                                                                                            \
     X(PATH, config, "", 0, 0, NULL, "configuration that trials change; its path is relative to the sweep's file")      \
-    X(NAME, metric, "test_loss", 0, 0, "test_loss|test_accuracy|test_perplexity|loss|step_seconds",                    \
-      "field of metrics.jsonl that tells how good a trial is; the best is the least, of test_accuracy the most; "      \
+    X(NAME, metric, "test_loss", 0, 0, "test_loss|test_accuracy|test_perplexity|test_mae|test_r2|loss|step_seconds",   \
+      "field of metrics.jsonl that tells how good a trial is; the best is the least, of test_accuracy and test_r2 "    \
+      "the most; "                                                                                                     \
       "step_seconds: median of the later half of the steps")                                                           \
     X(INT, trials, "0", 0, 1e6, NULL, "trials of the sweep; 0 = a grid's all, else 32")                                \
     X(INT, steps, "0", 0, 1e15, NULL, "steps of a whole trial, 0 = as the configuration says (not with asha)")         \

@@ -12,6 +12,7 @@
 
 #include "train/core/evaluate.h"
 #include "train/core/features.h"
+#include "train/core/regression.h"
 #include "train/core/step.h"
 
 /* Of ranks that share one model out, and all have the same sums, the first one counts them. */
@@ -21,7 +22,7 @@ static void count_sums(tri_job *job, int64_t first, int64_t count, const float (
         return;
     for (int64_t s = 0; s < count; s++)
         for (int column = 0; column < TRI_LOSS_COLUMNS; column++)
-            job->test.sums[(job->test.first_shard + first + s) * TRI_LOSS_COLUMNS + column] += (double)sums[s][column];
+            job->test.sums[(job->test.first_shard + first + s) * job->test.columns + column] += (double)sums[s][column];
 }
 
 /* Adds this rank's share of one test batch to test->sums. */
@@ -46,6 +47,7 @@ static tri_status evaluate_batch(tri_job *job, int64_t step)
         if (step == 0 && first == 0)
             tri_features_evaluated_batch(job, &batch);
     }
+    tri_job_regression_count(job, &loaded);
     return TRI_OK;
 }
 
@@ -72,8 +74,9 @@ tri_status tri_job_evaluate(tri_job *job)
     if (!job->test.loader)
         return TRI_OK;
     TRI_TRY(tri_job_settle(job));
-    int64_t shards = job->sampler.shards, steps = tri_sampler_steps(&job->test.sampler);
-    memset(job->test.sums, 0, (size_t)(shards * TRI_LOSS_COLUMNS) * sizeof(double));
+    const int64_t shards = job->sampler.shards, steps = tri_sampler_steps(&job->test.sampler);
+    const int64_t columns = job->test.columns;
+    memset(job->test.sums, 0, (size_t)(shards * columns) * sizeof(double));
     for (int64_t step = 0; step < steps; step++) {
         bool stops = false;
         if (step % STOP_BATCHES == STOP_BATCHES - 1)
@@ -87,18 +90,19 @@ tri_status tri_job_evaluate(tri_job *job)
     }
     if (job->world > 1) {
         tri_group_name_next(job->group, "evaluation");
-        TRI_TRY(tri_all_reduce(job->group, job->test.sums, job->test.sums, shards * TRI_LOSS_COLUMNS, TRI_F64,
-                               TRI_REDUCE_SUM, NULL));
+        TRI_TRY(tri_all_reduce(job->group, job->test.sums, job->test.sums, shards * columns, TRI_F64, TRI_REDUCE_SUM,
+                               NULL));
         tri_group_name_next(job->group, "");
     }
-    double total[TRI_LOSS_COLUMNS] = {0};
-    for (int64_t s = 0; s < shards; s++)
-        for (int column = 0; column < TRI_LOSS_COLUMNS; column++)
-            total[column] += job->test.sums[s * TRI_LOSS_COLUMNS + column];
+    double *const total = job->test.sums; /* over the first shard's */
+    for (int64_t s = 1; s < shards; s++)
+        for (int64_t column = 0; column < columns; column++)
+            total[column] += job->test.sums[s * columns + column];
     job->test.loss = total[TRI_TAIL_LOSS] / total[TRI_TAIL_WEIGHT];
     job->test.weight = total[TRI_TAIL_WEIGHT];
     job->test.perplexity = job->test.tokens ? exp(job->test.loss) : NAN;
     job->test.accuracy = job->test.classes ? total[TRI_TAIL_RIGHT] / total[TRI_TAIL_WEIGHT] : NAN;
+    tri_job_regression_finish(job, total);
     return TRI_OK;
 }
 
@@ -113,18 +117,23 @@ tri_status tri_job_evaluate_and_tell(tri_job *job)
     const tri_job_test *test = &job->test;
     if (!test->loader)
         return TRI_OK;
+    const tri_test_record record = {test->loss, test->accuracy, test->perplexity, test->mae, test->r2};
     if (job->metrics)
-        TRI_TRY(tri_metrics_write_test(job->metrics, job->step - 1, test->loss, test->accuracy, test->perplexity));
+        TRI_TRY(tri_metrics_write_test(job->metrics, job->step - 1, &record));
     const char *const part = tri_data_part_name(test->part);
-    char accuracy[48] = "", perplexity[48] = "";
+    char accuracy[48] = "", perplexity[48] = "", regression[96] = "";
     if (!isnan(test->accuracy)) /* of classes alone */
         snprintf(accuracy, sizeof(accuracy), "  %s accuracy %.4f", part, test->accuracy);
     if (!isnan(test->perplexity))
         snprintf(perplexity, sizeof(perplexity), "  %s perplexity %.4g", part, test->perplexity);
+    if (!isnan(test->mae))
+        snprintf(regression, sizeof(regression), "  %s mae %.4g", part, test->mae);
+    if (!isnan(test->r2))
+        snprintf(regression + strlen(regression), 48, "  r2 %.4f", test->r2);
     if (job->console && job->trained_s > 0) /* a run that was over is told by its end */
-        tri_console_line(job->console, "epoch %.4g  step %lld  loss %.4f  %s loss %.4f%s%s  %.0f samples/s",
+        tri_console_line(job->console, "epoch %.4g  step %lld  loss %.4f  %s loss %.4f%s%s%s  %.0f samples/s",
                          job->record.epoch, (long long)job->step, job->record.known_loss, part, test->loss, accuracy,
-                         perplexity, job->trained_samples / job->trained_s);
+                         perplexity, regression, job->trained_samples / job->trained_s);
     return tri_features_evaluated(job);
 }
 

@@ -20,6 +20,7 @@
 #include "train/core/features.h"
 #include "train/core/initial.h"
 #include "train/core/job.h"
+#include "train/core/regression.h"
 #include "train/core/servers.h"
 #include "train/core/step.h"
 #include "train/features/sample_audit.h"
@@ -142,7 +143,8 @@ static tri_status open_evaluated(tri_job *job, tri_dataset *dataset)
     job->test.first_shard = all ? 0 : job->first_shard;
     job->test.shard_count = all ? job->sampler.shards : job->shard_count;
     job->test.sampler.shuffle = false;
-    job->test.sums = tri_alloc_zero((size_t)job->sampler.shards * TRI_LOSS_COLUMNS, sizeof(double));
+    job->test.columns = TRI_LOSS_COLUMNS + tri_job_regression_columns(job);
+    job->test.sums = tri_alloc_zero((size_t)(job->sampler.shards * job->test.columns), sizeof(double));
     tri_loader_setup setup = {.sampler = job->test.sampler,
                               .first_shard = job->test.first_shard,
                               .shard_count = job->test.shard_count,

@@ -32,12 +32,15 @@ typedef struct tri_job_test {
     tri_loader *loader; /* NULL: there is no such part */
     tri_sampler sampler;
     int64_t first_shard, shard_count; /* that this rank evaluates */
-    double *sums;                     /* [shards][TRI_LOSS_COLUMNS]: this rank's shards filled, the others zero */
-    bool classes;                     /* targets are classes: accuracy has a meaning */
-    bool tokens;                      /* several classes per sample: perplexity has a meaning */
-    double loss, accuracy;            /* of the last evaluation; NaN: none */
-    double perplexity;                /* likewise; NaN also: targets are no tokens */
-    double weight;                    /* targets that counted in it */
+    double *sums;                     /* [shards][columns]: this rank's shards filled, the others zero: those of the
+                                         loss; of real targets (regression.c) further ones */
+    int64_t columns;
+    bool classes;          /* targets are classes: accuracy has a meaning */
+    bool tokens;           /* several classes per sample: perplexity has a meaning */
+    double loss, accuracy; /* of the last evaluation; NaN: none */
+    double perplexity;     /* likewise; NaN also: targets are no tokens */
+    double weight;         /* targets that counted in it */
+    double mae, r2;        /* of real targets; NaN: not known */
 } tri_job_test;
 
 /* gradient_accumulation.c: where a large part of the batch is computed piece by piece: one gradient array per level of

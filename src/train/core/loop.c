@@ -54,7 +54,7 @@ tri_status tri_job_create(tri_comm *comm, const char *run_folder, tri_job **out)
     job->comm = comm;
     tri_status status = TRI_OK;
     job->saved_step = job->hashed_step = -1;
-    job->test.loss = job->test.accuracy = job->test.perplexity = NAN;
+    job->test.loss = job->test.accuracy = job->test.perplexity = job->test.mae = job->test.r2 = NAN;
     job->record.known_loss = NAN;
     job->best_loss = INFINITY;
     job->acted = true;
@@ -121,6 +121,10 @@ tri_status tri_job_print_result(tri_job *job)
         tri_console_line(job->console, "%s accuracy %.4f", part, result.test_accuracy);
     else if (!isnan(result.test_loss))
         tri_console_line(job->console, "%s loss %.4f", part, result.test_loss);
+    if (!isnan(job->test.mae))
+        tri_console_line(job->console, "%s mae %.4g", part, job->test.mae);
+    if (!isnan(job->test.r2))
+        tri_console_line(job->console, "%s r2 %.4f", part, job->test.r2);
     if (!isnan(job->test.perplexity))
         tri_console_line(job->console, "%s perplexity %.4g", part, job->test.perplexity);
     if (result.samples_per_s > 0)

@@ -2,6 +2,8 @@
  *
  * scalar_state.c: what of a run's state is no array: a rank gives it to another one, or goes back to it.
  */
+#include <math.h>
+
 #include <stdio.h>
 #include <string.h>
 
@@ -38,6 +40,7 @@ tri_status tri_job_rest_take(tri_job *job, const tri_job_rest *rest, bool had_st
     test->loss = rest->test[0];
     test->accuracy = rest->test[1];
     test->perplexity = rest->test[2];
+    test->mae = test->r2 = NAN; /* until the next evaluation */
     test->weight = rest->test[3];
     job->hashed_step = -1;
     return had_state && job->metrics ? tri_features_step_missed(job) : TRI_OK;
