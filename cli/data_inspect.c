@@ -67,6 +67,8 @@ static tri_status part_open(inspect *all, int part)
     if (part != TRI_PART_TRAIN && status == TRI_ENOTFOUND)
         return TRI_OK;
     all->parts[part].dataset = dataset;
+    if (part == TRI_PART_TRAIN && dataset != NULL)
+        all->config.table = dataset->table; /* the other parts have its columns */
     return status;
 }
 
@@ -125,6 +127,8 @@ static tri_status classes_count(inspect_part *part)
     if (info->classes < 1 || info->classes > CLASSES_LIMIT || info->target.ndim > 0 ||
         (part->dataset->ops->fetch == NULL && info->count > COUNTED_NBYTES / each))
         return TRI_OK;
+    if (part->dataset->ops->classes != NULL)
+        return tri_dataset_count_classes(part->dataset, &part->counts);
     const int64_t rows = each < READ_NBYTES ? READ_NBYTES / each : 1;
     part->counts = tri_alloc_zero((size_t)info->classes, sizeof(int64_t));
     void *samples = tri_alloc_bulk((size_t)(rows * each)), *targets = tri_alloc((size_t)rows * sizeof(int32_t)),

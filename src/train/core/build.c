@@ -182,7 +182,7 @@ tri_status tri_job_open_train_data(tri_job *job, const tri_job_setup *setup, tri
     tri_dataset_info resumed = {0};
     if (setup && setup->resume)
         TRI_TRY(names_find(job, setup, &resumed));
-    if (resumed.classes > 0 || resumed.table)
+    if (resumed.sample.ndim > 0)
         tri_job_info_take(job, &resumed);
     TRI_TRY_IN(tri_job_open_data(job, TRI_PART_TRAIN, dataset), "while opening the training data");
     tri_dataset_info *info = &(*dataset)->info;

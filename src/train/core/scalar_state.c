@@ -3,7 +3,6 @@
  * scalar_state.c: what of a run's state is no array: a rank gives it to another one, or goes back to it.
  */
 #include <math.h>
-
 #include <stdio.h>
 #include <string.h>
 
