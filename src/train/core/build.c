@@ -182,9 +182,15 @@ tri_status tri_job_open_train_data(tri_job *job, const tri_job_setup *setup, tri
     tri_dataset_info resumed = {0};
     if (setup && setup->resume)
         TRI_TRY(names_find(job, setup, &resumed));
-    if (resumed.sample.ndim > 0)
+    if (resumed.table)
         tri_job_info_take(job, &resumed);
     TRI_TRY_IN(tri_job_open_data(job, TRI_PART_TRAIN, dataset), "while opening the training data");
+    if (resumed.sample.ndim > 0 && !resumed.table && (*dataset)->table) { /* the run read the numbers as they are */
+        tri_dataset_close(*dataset);
+        *dataset = NULL;
+        tri_job_info_take(job, &resumed);
+        TRI_TRY_IN(tri_job_open_data(job, TRI_PART_TRAIN, dataset), "while opening the training data");
+    }
     tri_dataset_info *info = &(*dataset)->info;
     if (resumed.deviation[0] > 0) { /* other data are normalized as those of the run */
         memcpy(info->mean, resumed.mean, sizeof(info->mean));
