@@ -89,8 +89,8 @@ static tri_status size_settle(inspect *all)
 static tri_status parts_open(inspect *all)
 {
     const bool sized = all->config.image_size[0] != 0;
-    all->refuses = strcmp(all->config.broken, "refuse") == 0;
-    strcpy(all->config.broken, "skip");
+    all->refuses = all->config.broken == TRI_BROKEN_REFUSE;
+    all->config.broken = TRI_BROKEN_SKIP;
     if (!sized)
         strcpy(all->config.image_size, PLACEHOLDER);
     TRI_TRY(part_open(all, 0));

@@ -179,9 +179,7 @@ static tri_status values_check(manifest *at)
     if (config->least > config->workers)
         return tri_fail(TRI_ECONFIG, "k8s.least: want at most k8s.workers, %lld, found %lld",
                         (long long)config->workers, (long long)config->least);
-    at->kind = tri_k8s_kinds;
-    while (strcmp(at->kind->name, config->kind) != 0)
-        at->kind++;
+    at->kind = &tri_k8s_kinds[config->kind];
     return TRI_OK;
 }
 
@@ -263,8 +261,9 @@ static tri_status hosts_know(manifest *at)
 static tri_status kind_know(manifest *at)
 {
     const tri_k8s_config *config = &at->config;
-    const bool elastic = strcmp(config->kind, "elastic") == 0, mpi = strcmp(config->kind, "mpijob") == 0;
-    const bool job = elastic || strcmp(config->kind, "job") == 0, jobset = strcmp(config->kind, "jobset") == 0;
+    const tri_k8s_workload kind = config->kind;
+    const bool elastic = kind == TRI_K8S_ELASTIC, mpi = kind == TRI_K8S_MPIJOB, jobset = kind == TRI_K8S_JOBSET;
+    const bool job = elastic || kind == TRI_K8S_JOB, tf = kind == TRI_K8S_TFJOB, torch = kind == TRI_K8S_PYTORCHJOB;
     const long long workers = config->workers, restarts = config->restarts;
     const value texts[] = {
         {"restart", tri_strdup(at->kind->restart)},
@@ -281,9 +280,9 @@ static tri_status kind_know(manifest *at)
         {"metrics-args", tri_strdup(config->metrics_port > 0 ? "- \"monitor.metrics=0.0.0.0:${metrics_port}\"\n" : "")},
         {"metrics-ports",
          tri_strdup(config->metrics_port > 0 ? "- {name: metrics, containerPort: ${metrics_port}}\n" : "")},
-        {"port_name", tri_strdup(strcmp(config->kind, "tfjob") == 0        ? "tfjob-port"
-                                 : strcmp(config->kind, "pytorchjob") == 0 ? "pytorchjob-port"
-                                                                           : "meet")},
+        {"port_name", tri_strdup(tf      ? "tfjob-port"
+                                 : torch ? "pytorchjob-port"
+                                         : "meet")},
         {"subdomain", tri_strdup(job ? "subdomain: ${name}\n" : "")},
         {"elastic-args", elastic ? tri_format("- --elastic\n- \"%lld:%lld\"\n- --grace\n- \"%lld\"\n",
                                               (long long)config->least, workers, (long long)config->grace_s)
@@ -293,10 +292,7 @@ static tri_status kind_know(manifest *at)
         /* A pod that fails takes the others with it, except where they are elastic. */
         {"backoff", elastic  ? tri_format("backoffLimitPerIndex: %lld\n", restarts)
                     : jobset ? tri_strdup("backoffLimit: ${workers}\n")
-                             : tri_format(mpi || strncmp(config->kind, "tf", 2) == 0 || config->kind[0] == 'p'
-                                              ? "%lld"
-                                              : "backoffLimit: %lld\n",
-                                          restarts * workers)},
+                             : tri_format(mpi || tf || torch ? "%lld" : "backoffLimit: %lld\n", restarts * workers)},
     };
     tri_status status = TRI_OK;
     for (size_t i = 0; i < TRI_COUNT_OF(texts); i++) {
@@ -315,7 +311,7 @@ static tri_status manifest_write(manifest *at, const char *values_path, tri_stri
     TRI_TRY(trees_know(at));
     TRI_TRY(hosts_know(at));
     TRI_TRY(kind_know(at));
-    snprintf(name, sizeof(name), "@kind-%s\n", at->config.kind);
+    snprintf(name, sizeof(name), "@kind-%s\n", at->kind->name);
     return block_append(at, name, 0, false, out);
 }
 

@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * manual.c: `trireme manual`: man pages, and completion for shells, from the tables that commands read their flags by.
+ * manual.c: `trireme manual`: man pages, docs/config.md and completion for shells, from the tables of commands, flags
+ * and options.
  *
  * A command is run with --help while its flags are looked at instead of printed (tri_flags_look()).
  */
+#include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/fs.h"
 #include "cli/command.h"
+#include "nn/model.h"
 #include "train/core/config.h"
 
 #define PAGES_DATE "2026-11-22" /* of this version: pages of two builds are the same */
@@ -95,6 +98,24 @@ static void page_program(manual *at)
     add(at, ".SH SEE ALSO\n.BR trireme\\-train (1),\n.BR trireme\\-config (5)\n");
 }
 
+/* Types, words and bounds; words between `quote`s. */
+static void allowed_print(const tri_option *row, const char *quote, tri_string *out)
+{
+    static const char *const types[] = {
+        [TRI_OPTION_BOOL] = "true, false", [TRI_OPTION_INT] = "integer",
+        [TRI_OPTION_REAL] = "number",      [TRI_OPTION_ENUM] = "",
+        [TRI_OPTION_COUNT] = "integer",    [TRI_OPTION_NAME] = "text",
+        [TRI_OPTION_TEXT] = "text",        [TRI_OPTION_PATH] = "path",
+        [TRI_OPTION_LIST] = "list",
+    };
+    for (int i = 0; row->words && row->words[i]; i++)
+        (void)tri_string_appendf(out, "%s%s%s%s", i > 0 ? ", " : "", quote, row->words[i], quote);
+    (void)tri_string_appendf(out, "%s%s ", row->words && types[row->type][0] ? ", " : "", types[row->type]);
+    (void)tri_option_bounds_print(row, out);
+    while (out->nbytes > 0 && out->text[out->nbytes - 1] == ' ')
+        out->text[--out->nbytes] = 0;
+}
+
 static void page_config(manual *at)
 {
     char name[128];
@@ -109,14 +130,149 @@ static void page_config(manual *at)
             const tri_option *row = &section->table->rows[i];
             snprintf(name, sizeof(name), "%s.%s", section->table->section, row->field);
             add_item(at, name, row->fallback[0] ? row->fallback : "(empty)", row->help);
-            if (row->choices) {
-                add(at, ".br\nOne of: ");
-                add_roff(at, row->choices);
-                add(at, "\n");
-            }
+            tri_string allowed = {0};
+            add(at, ".br\nValues: ");
+            allowed_print(row, "", &allowed);
+            add_roff(at, tri_string_text(&allowed));
+            add(at, row->applies ? ". Applies if " : "\n");
+            if (row->applies)
+                add_roff(at, row->applies);
+            add(at, row->applies ? "\n" : "");
+            tri_string_fini(&allowed);
         }
     }
     add(at, ".SH SEE ALSO\n.BR trireme\\-train (1)\n");
+}
+
+/* --- docs/config.md --- */
+
+/* Inside a cell of a table, a bar ends the cell. */
+static void add_cell(manual *at, const char *text)
+{
+    for (; *text; text++) {
+        const char one[2] = {*text, 0};
+        add(at, *text == '|' ? "\\|" : *text == '*' ? "\\*" : one);
+    }
+}
+
+static void add_row(manual *at, const tri_config_section *section, const tri_option *row)
+{
+    tri_string allowed = {0};
+    allowed_print(row, "`", &allowed);
+    add(at, "| `");
+    add(at, section->table->section);
+    add(at, ".");
+    add(at, row->field);
+    add(at, row->fallback[0] ? "` | `" : "` | ");
+    add(at, row->fallback);
+    add(at, row->fallback[0] ? "` | " : " | ");
+    add_cell(at, tri_string_text(&allowed));
+    add(at, " | ");
+    add_cell(at, row->help);
+    add(at, row->applies ? " | `" : " | ");
+    add_cell(at, row->applies ? row->applies : "");
+    add(at, row->applies ? "` | " : " | ");
+    add(at, section->row_decides(row->field) ? "yes |\n" : "no |\n");
+    tri_string_fini(&allowed);
+}
+
+static const char options_intro[] =
+    "# Options\n\n"
+    "`trireme manual options` writes this page, from the tables that the program reads options by.\n\n"
+    "A run is configured by a YAML file of sections. The command line takes the same options as "
+    "`section.option=value`;\n"
+    "they override the file:\n\n"
+    "    trireme train examples/fashion_mnist.yaml -n 2 optim.lr=0.02 train.epochs=1\n\n"
+    "- `trireme train CONFIG.yaml --dry-run` prints the resolved configuration with the origin of each value, and the\n"
+    "  memory of a worker. A run writes the same text to `config.yaml` in its folder; it reads back to the same\n"
+    "  configuration.\n"
+    "- `trireme train --help` prints these tables in the terminal.\n"
+    "- An unknown option, a value of the wrong type or out of bounds and a duplicate key are errors with file, line "
+    "and\n"
+    "  the nearest option. YAML aliases, tags and several documents in a file are refused.\n"
+    "- *applies if*: the option has no effect in other runs. Given on the command line of such a run, it is warned "
+    "about;\n"
+    "  in a file it is not. `a|b`: a or b.\n"
+    "- Integers take the suffixes k, M, G (powers of 1000). Booleans: true, false, yes, no, on, off.\n"
+    "- *bits*: the value decides the weights ([bits.md](bits.md)); each checkpoint stores the hash of these values. A "
+    "run\n"
+    "  says so if another option makes it not reproducible.\n\n"
+    "## model\n\n"
+    "The name of a model with fields, or a list of layers; `from`, `freeze`, `reinit` and `smoothing` go with each\n"
+    "([models.md](models.md)).\n\n"
+    "```text\n";
+
+/* What a table cannot say; behind the table of its section. */
+static const struct {
+    const char *section, *text;
+} options_notes[] = {
+    {"optim",
+     "With S steps, W warm-up steps and the lowest rate m (a fraction of `optim.lr`), step s from 0 uses this fraction "
+     "of\n"
+     "`optim.lr`: (s + 1) / W if s < W. Then p = (s - B) / (S - B), at most 1, where B = W, or with wsd B = max(W, S "
+     "-\n"
+     "round(`optim.decay_fraction` S)), and the fraction is 1 before B; linear: 1 - (1 - m) p; cosine:\n"
+     "m + (1 - m) (1 + cos(pi p)) / 2; 1-sqrt: 1 - (1 - m) sqrt(p). `--dry-run` draws the schedule.\n\n"
+     "`optim.groups` is a list of rules, each for the parameters whose names match its glob (`*`: any characters, "
+     "`?`:\n"
+     "one character):\n\n"
+     "    optim:\n"
+     "      weight_decay: 0.1\n"
+     "      decay: weights\n"
+     "      groups:\n"
+     "        - {match: \"embed.*\", lr_scale: 0.5}\n"
+     "        - {match: \"*.bias\", weight_decay: 0, lr_scale: 0.1}\n\n"
+     "`lr_scale` multiplies the learning rate of each step, `weight_decay` replaces `optim.weight_decay`. A rule that\n"
+     "decides for no parameter is an error. `--dry-run` prints how many parameters follow each rule.\n"},
+    {"comm", "Programs without a configuration (those that call `tri_comm_join()`, PyTorch with the backend `trireme`, "
+             "`trireme\n"
+             "bench` and `trireme doctor`) read these options from the environment of the ranks, separated by blanks. "
+             "`trireme\n"
+             "launch` passes them on, to other hosts too; arguments of `trireme bench` override them:\n\n"
+             "    TRIREME_COMM='comm.encrypt=on comm.interface=eth0' trireme launch -n 4 -- ./a.out\n"
+             "    trireme bench all_reduce -n 2 --sizes 1k,1M comm.transport=tcp comm.encrypt=on\n"},
+};
+
+static void add_notes(manual *at, const char *section)
+{
+    for (size_t i = 0; i < TRI_COUNT_OF(options_notes); i++) {
+        if (strcmp(options_notes[i].section, section) != 0)
+            continue;
+        add(at, "\n");
+        add(at, options_notes[i].text);
+    }
+}
+
+static void add_table(manual *at, const tri_config_section *section)
+{
+    const char first[2] = {(char)toupper(section->table->help[0]), 0};
+    add(at, first);
+    add(at, section->table->help + 1);
+    add(at,
+        ".\n\n| option | default | values | meaning | applies if | bits |\n| --- | --- | --- | --- | --- | --- |\n");
+    for (size_t i = 0; i < section->table->count; i++)
+        add_row(at, section, &section->table->rows[i]);
+}
+
+static void options_write(manual *at)
+{
+    add(at, options_intro);
+    tri_string models = {0};
+    if (at->status == TRI_OK)
+        at->status = tri_models_help(&models);
+    add(at, tri_string_text(&models));
+    tri_string_fini(&models);
+    add(at, "```\n");
+    for (const tri_config_section *section = tri_config_sections; section->table; section++) {
+        const char *name = section->table->section;
+        const bool begins = section == tri_config_sections || strcmp(name, section[-1].table->section) != 0;
+        add(at, begins ? "\n## " : "");
+        add(at, begins ? name : "");
+        add(at, begins ? "\n\n" : "\n");
+        add_table(at, section);
+        if (!section[1].table || strcmp(name, section[1].table->section) != 0)
+            add_notes(at, name);
+    }
 }
 
 static tri_status page_write(manual *at, const char *folder, const char *file)
@@ -262,29 +418,29 @@ static void fish_write(manual *at)
 static const struct {
     const char *name;
     void (*write)(manual *at);
-} shells[] = {{"bash", bash_write}, {"zsh", zsh_write}, {"fish", fish_write}};
+} texts[] = {{"options", options_write}, {"bash", bash_write}, {"zsh", zsh_write}, {"fish", fish_write}};
 
-static tri_status shell_write(const char *name)
+static tri_status text_write(const char *name)
 {
-    for (size_t i = 0; i < TRI_COUNT_OF(shells); i++) {
-        if (strcmp(shells[i].name, name) != 0)
+    for (size_t i = 0; i < TRI_COUNT_OF(texts); i++) {
+        if (strcmp(texts[i].name, name) != 0)
             continue;
         manual at = {.status = TRI_OK};
-        shells[i].write(&at);
+        texts[i].write(&at);
         if (at.status == TRI_OK)
             fputs(tri_string_text(&at.text), stdout);
         tri_string_fini(&at.text);
         return at.status;
     }
-    return tri_fail(TRI_ECONFIG, "want man FOLDER, bash, zsh or fish, found '%.40s'", name);
+    return tri_fail(TRI_ECONFIG, "want man FOLDER, options, bash, zsh or fish, found '%.40s'", name);
 }
 
 static tri_status run(int count, char **argv)
 {
     const bool man = count == 2 && strcmp(argv[0], "man") == 0;
     if (!man && count != 1)
-        return tri_fail(TRI_ECONFIG, "want man FOLDER, bash, zsh or fish, found %d words", count);
-    return man ? pages_write(argv[1]) : shell_write(argv[0]);
+        return tri_fail(TRI_ECONFIG, "want man FOLDER, options, bash, zsh or fish, found %d words", count);
+    return man ? pages_write(argv[1]) : text_write(argv[0]);
 }
 
 int cmd_manual(int argc, char **argv)

@@ -137,11 +137,12 @@ static tri_status print_choice(const tri_layouts *layouts, tri_string *out)
     const tri_layout *layout = &row_at(layouts, plan->chosen)->layout;
     TRI_TRY(tri_string_appendf(out, "\n* %s: %s\n", tri_layout_print(layout, text), plan->why));
     TRI_TRY(tri_string_appendf(out, "  parallel: {data: %d, tensor: %d, pipeline: %d, sync: %s", layout->data,
-                               layout->tensor, layout->pipeline, tri_plan_sync_names[layout->sync]));
+                               layout->tensor, layout->pipeline, tri_sync_kind_word(layout->sync)));
     if (layout->zero > 0)
         TRI_TRY(tri_string_appendf(out, ", zero_ranks: %d", layout->zero));
     if (layout->pipeline > 1)
-        TRI_TRY(tri_string_appendf(out, ", schedule: %s, chunks: %d", layout->schedule, layout->chunks));
+        TRI_TRY(tri_string_appendf(out, ", schedule: %s, chunks: %d", tri_pipe_kind_word(layout->schedule),
+                                   layout->chunks));
     return tri_string_append(out, "}\n");
 }
 
@@ -190,11 +191,11 @@ static void layout_json(tri_json *json, const tri_layout *layout)
     tri_json_int(json, "data", layout->data);
     tri_json_int(json, "tensor", layout->tensor);
     tri_json_int(json, "pipeline", layout->pipeline);
-    tri_json_text(json, "sync", tri_plan_sync_names[layout->sync]);
+    tri_json_text(json, "sync", tri_sync_kind_word(layout->sync));
     if (layout->zero > 0)
         tri_json_int(json, "zero_ranks", layout->zero);
     if (layout->pipeline > 1) {
-        tri_json_text(json, "schedule", layout->schedule);
+        tri_json_text(json, "schedule", layout->pipeline > 1 ? tri_pipe_kind_word(layout->schedule) : "");
         tri_json_int(json, "chunks", layout->chunks);
     }
 }

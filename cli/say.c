@@ -30,13 +30,12 @@ tri_status tri_say_begin(void)
     return TRI_OK;
 }
 
-tri_status tri_say_form(const char *form)
+tri_status tri_say_form(tri_monitor_log form)
 {
-    tri_log_format format;
-    if (!tri_log_format_read(form, &format))
+    if (form == TRI_MONITOR_LOG_AUTO)
         return TRI_OK;
-    tri_log_format_set(format);
-    return hand_on(FORM, form);
+    tri_log_format_set(form == TRI_MONITOR_LOG_JSON ? TRI_LOG_JSON : TRI_LOG_TEXT);
+    return hand_on(FORM, tri_monitor_log_word(form));
 }
 
 tri_status tri_say_ids(const char *run_folder, bool goes_on, bool starts_others)

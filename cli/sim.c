@@ -129,8 +129,9 @@ static tri_status read_figures(sim_plan *plan, char **settings, int count)
         TRI_TRY(tri_options_set(&tri_net_options, &plan->net, "faults", given.faults));
     for (int i = 0; i < count; i++)
         TRI_TRY(set_option(plan, settings[i]));
-    if (strcmp(plan->net.transport, "auto") != 0 && strcmp(plan->net.transport, "sim") != 0)
-        return tri_fail(TRI_ECONFIG, "comm.transport: a simulation wants sim, found %s", plan->net.transport);
+    if (plan->net.transport != TRI_TRANSPORT_AUTO && plan->net.transport != TRI_TRANSPORT_SIM)
+        return tri_fail(TRI_ECONFIG, "comm.transport: a simulation wants sim, found %s",
+                        tri_transport_kind_word(plan->net.transport));
     return TRI_OK;
 }
 

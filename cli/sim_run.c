@@ -227,7 +227,7 @@ tri_status sim_run(const sim_case *one, sim_result *result)
 
     *result = (sim_result){0};
     tri_options_defaults(&tri_comm_options, &job.comm);
-    snprintf(job.comm.order, sizeof(job.comm.order), "%s", job.whole ? "any" : "canonical");
+    job.comm.order = job.whole ? TRI_ORDER_ANY : TRI_ORDER_CANONICAL;
     snprintf(job.comm.algorithm, sizeof(job.comm.algorithm), "%s:0-=%s", tri_comm_op_name(one->op->op), one->algorithm);
     tri_mutex_init(&job.mutex);
     tri_cond_init(&job.cond);

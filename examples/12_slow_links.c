@@ -20,7 +20,7 @@ static const way ways[] = {
     {"all of it", {"parallel.compress=none"}},
     {"in bf16", {"parallel.compress=bf16"}},
     {"in int8", {"parallel.compress=int8"}},
-    {"the greatest 5 %", {"parallel.compress=topk", "parallel.compress_keep=0.05"}},
+    {"the greatest 5 %", {"parallel.compress=topk", "parallel.compress_fraction=0.05"}},
     {"PowerSGD, rank 4", {"parallel.compress=powersgd", "parallel.compress_rank=4"}},
     {"local SGD", {"parallel.sync=local"}},
     {"DiLoCo", {"parallel.sync=diloco", "parallel.outer_momentum=0.5"}}, /* less than for thousands of steps */

@@ -26,7 +26,7 @@ static const char *print_nbytes(size_t nbytes, char text[32])
  * the configuration itself says wrongly is. */
 static tri_status plan_append(const tri_config *config, int ranks, tri_string *text)
 {
-    if (strcmp(config->parallel.layout, "auto") == 0)
+    if (config->parallel.layout == TRI_LAYOUT_AUTO)
         return tri_string_appendf(text,
                                   "# memory of a worker: parallel.layout is auto: 'trireme plan' with the same words "
                                   "tells of each layout\n");
@@ -39,7 +39,7 @@ static tri_status plan_append(const tri_config *config, int ranks, tri_string *t
             text,
             "# memory of a worker, of %d%s: weights %s, gradients %s, optimizer %s, activations %s "
             "(%s if unshared)%s%s\n%s",
-            ranks, strcmp(config->parallel.zero_ranks, "host") == 0 ? " on one host" : "",
+            ranks, config->parallel.zero_ranks == TRI_ZERO_RANKS_HOST ? " on one host" : "",
             print_nbytes(memory.weights, weights), print_nbytes(memory.gradients, gradients),
             print_nbytes(memory.optimizer, optimizer), print_nbytes(memory.activations, activations),
             print_nbytes(memory.activations_apart, apart), memory.snapshot > 0 ? ", copy for checkpoints " : "",

@@ -44,9 +44,9 @@ static tri_status check_servers(const tri_config *config)
 {
     tri_cluster_place place;
     TRI_TRY(tri_cluster_detect(NULL, NULL, &place));
-    if (place.servers > 0 && strcmp(config->parallel.sync, "ps") != 0)
+    if (place.servers > 0 && config->parallel.sync != TRI_SYNC_PS)
         return tri_fail(TRI_ECONFIG, "parallel.sync: the job has %d parameter servers (started by %s): want ps, got %s",
-                        place.servers, place.started_by, config->parallel.sync);
+                        place.servers, place.started_by, tri_sync_kind_word(config->parallel.sync));
     return TRI_OK;
 }
 
@@ -104,7 +104,7 @@ static tri_status train_rank(const tri_train_words *words, const tri_config *con
     TRI_TRY(check_servers(config));
     if (words->elastic)
         return train_elastic(words, config);
-    if (strcmp(config->parallel.sync, "ps") == 0)
+    if (config->parallel.sync == TRI_SYNC_PS)
         return tri_train_ps(words->config_path, words->overrides, words->folder, words->resume, words->keep_on, config);
     tri_comm_config comm_config = config->comm;
     if (!comm_config.flight[0] && snprintf(comm_config.flight, sizeof(comm_config.flight), "%s/flight",

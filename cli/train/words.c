@@ -222,12 +222,13 @@ static tri_status elastic_configure(const tri_train_words *words, const tri_conf
 /* --servers is short for parallel.sync ps; what else the configuration asks for is not passed over. */
 static tri_status servers_configure(tri_config *config, const tri_worker_roles *roles)
 {
-    const char *sync = config->parallel.sync;
+    tri_sync_kind *sync = &config->parallel.sync;
     if (roles->servers == 0)
         return TRI_OK;
-    if (strcmp(sync, "allreduce") != 0 && strcmp(sync, "ps") != 0)
-        return tri_fail(TRI_ECONFIG, "--servers goes with parallel.sync ps, got %s", sync);
-    return tri_options_set(&tri_parallel_options, &config->parallel, "sync", "ps");
+    if (*sync != TRI_SYNC_ALLREDUCE && *sync != TRI_SYNC_PS)
+        return tri_fail(TRI_ECONFIG, "--servers requires parallel.sync ps, got %s", tri_sync_kind_word(*sync));
+    *sync = TRI_SYNC_PS;
+    return TRI_OK;
 }
 
 /* train.batch auto becomes a number here, before there are ranks: all of them are told the same one. */

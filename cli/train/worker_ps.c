@@ -55,7 +55,7 @@ static tri_status job_open(const ps_words *words, const tri_cluster *cluster, tr
 /* Is a server, with its backup, lost before the leader has saved the end, everybody goes back. */
 static bool goes_back(const tri_ps_config *ps)
 {
-    return ps->replicas > 1 || tri_ps_consistency(ps) == PS_BSP;
+    return ps->replicas > 1 || ps->consistency == PS_BSP;
 }
 
 /* Of the leader, to people. */

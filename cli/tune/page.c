@@ -114,7 +114,7 @@ static tri_status coordinates_append(const tri_tune_work *work, const tri_trial 
         low[24] = high[24] = 0;
         TRI_TRY(axis_append(out, r, space->rows[r].name, low, high));
     }
-    TRI_TRY(axis_append(out, space->count, work->sweep.tune.metric, "worst", "best"));
+    TRI_TRY(axis_append(out, space->count, tri_sweep_metric_word(work->sweep.tune.metric), "worst", "best"));
     for (int i = 0; i < tri_trials_count(&work->trials); i++)
         if (tri_trials_at(&work->trials, i) != best)
             TRI_TRY(trial_append(work, tri_trials_at(&work->trials, i), false, step, out));
@@ -149,7 +149,7 @@ static tri_status importance_append(const tri_tune_work *work, const double *par
 static tri_status table_append(const tri_tune_work *work, tri_string *out)
 {
     TRI_TRY(tri_string_append(out, "<h2>All</h2><div class=\"wide\"><table><tr><th>trial<th>state<th>steps<th>"));
-    TRI_TRY(text_append(out, work->sweep.tune.metric));
+    TRI_TRY(text_append(out, tri_sweep_metric_word(work->sweep.tune.metric)));
     TRI_TRY(tri_string_append(out, "<th>options</tr>\n"));
     for (int i = 0; i < tri_trials_count(&work->trials); i++) {
         const tri_trial *trial = tri_trials_at(&work->trials, i);
@@ -185,8 +185,8 @@ tri_status tri_tune_page(const tri_tune_work *work, const double *parts, int64_t
                 tri_string_appendf(out,
                                    "<p>Best: trial %d, %s %.6g after %lld steps.</p><details><summary>Its configuration"
                                    "</summary><pre>",
-                                   best->number, work->sweep.tune.metric, tri_trial_last(best)->value,
-                                   (long long)tri_trial_last(best)->step);
+                                   best->number, tri_sweep_metric_word(work->sweep.tune.metric),
+                                   tri_trial_last(best)->value, (long long)tri_trial_last(best)->step);
         if (status == TRI_OK)
             status = text_append(out, tri_string_text(&config));
         tri_string_fini(&config);

@@ -85,9 +85,9 @@ static void report_fields(const tri_tune_work *work, tri_trial *const *order, co
                           const double *parts, int64_t step, tri_json *json)
 {
     const int count = tri_trials_count(&work->trials);
-    tri_json_text(json, "metric", work->sweep.tune.metric);
-    tri_json_text(json, "search", work->sweep.tune.search);
-    tri_json_text(json, "schedule", work->sweep.tune.schedule);
+    tri_json_text(json, "metric", tri_sweep_metric_word(work->sweep.tune.metric));
+    tri_json_text(json, "search", tri_sweep_search_word(work->sweep.tune.search));
+    tri_json_text(json, "schedule", tri_sweep_schedule_word(work->sweep.tune.schedule));
     tri_json_int(json, "steps", steps_of_all(&work->trials));
     if (best)
         tri_json_int(json, "best", best->number);
@@ -134,7 +134,7 @@ static void print_table(const tri_tune_work *work, tri_trial *const *order, cons
                         int64_t step)
 {
     const int count = tri_trials_count(&work->trials);
-    printf(" trial  state       steps  %-11s options\n", work->sweep.tune.metric);
+    printf(" trial  state       steps  %-11s options\n", tri_sweep_metric_word(work->sweep.tune.metric));
     for (int i = 0; i < count && i < ROWS_SHOWN; i++)
         print_row(order[i], best);
     if (count > ROWS_SHOWN)

@@ -78,7 +78,8 @@ static void tell(void *arg, const tri_trial *trial, const tri_trial_point *point
     } else {
         printf("trial %-4d %-8s", trial->number, tri_trial_state_text(trial->state));
         if (last)
-            printf(" step %-7lld %s %-10.6g", (long long)last->step, work->sweep.tune.metric, last->value);
+            printf(" step %-7lld %s %-10.6g", (long long)last->step, tri_sweep_metric_word(work->sweep.tune.metric),
+                   last->value);
         const tri_trial_param *params = trial->params.items;
         for (size_t i = 0; i < trial->params.count; i++)
             printf(" %s=%s", params[i].name, params[i].text);
@@ -175,8 +176,8 @@ static tri_status work_run(tri_tune_work *work, const char *path)
     if (!given.json)
         TRI_TRY(tri_tune_report(work, false));
     if (tri_trials_count(&work->trials) > 0 && !tri_trials_best(&work->trials, &work->sweep))
-        return tri_fail(TRI_EIO, "no trial came to a %s: %s/log has what each has said", work->sweep.tune.metric,
-                        work->folder);
+        return tri_fail(TRI_EIO, "no trial came to a %s: %s/log has what each has said",
+                        tri_sweep_metric_word(work->sweep.tune.metric), work->folder);
     return TRI_OK;
 }
 

@@ -28,7 +28,7 @@ static bool has_bounds(const tri_option *row)
 #define BOUND_ENDLESS 9e18
 
 /* "0 to 1", "at least 1", "at most 9"; nothing without bounds. */
-static tri_status append_bounds(const tri_option *row, tri_string *out)
+tri_status tri_option_bounds_print(const tri_option *row, tri_string *out)
 {
     bool low = row->low > -BOUND_ENDLESS, high = row->high < BOUND_ENDLESS;
     if (!has_bounds(row) || (!low && !high))
@@ -44,23 +44,34 @@ static tri_status append_bounds(const tri_option *row, tri_string *out)
     return high ? tri_string_append_real(out, row->high) : TRI_OK;
 }
 
+tri_status tri_option_words_print(const tri_option *row, const char *between, tri_string *out)
+{
+    for (int i = 0; row->words && row->words[i]; i++)
+        TRI_TRY(tri_string_appendf(out, "%s%s", i > 0 ? between : "", row->words[i]));
+    return TRI_OK;
+}
+
 static tri_status append_wanted(const tri_option *row, tri_string *out)
 {
     static const char *const texts[] = {
         [TRI_OPTION_BOOL] = "true or false (yes/no, on/off)",
         [TRI_OPTION_INT] = "an integer (k, M, G allowed)",
         [TRI_OPTION_REAL] = "a number",
+        [TRI_OPTION_ENUM] = "one of ",
+        [TRI_OPTION_COUNT] = " or an integer",
         [TRI_OPTION_NAME] = "a name of at most 63 bytes",
         [TRI_OPTION_TEXT] = "a text of at most 1023 bytes",
         [TRI_OPTION_PATH] = "a path of at most 1023 bytes",
         [TRI_OPTION_LIST] = "a list such as [a, b] of at most 1023 bytes",
     };
-    if (row->type == TRI_OPTION_NAME && row->choices)
-        return tri_string_appendf(out, "one of %s", row->choices);
+    if (row->type == TRI_OPTION_COUNT)
+        TRI_TRY(tri_option_words_print(row, ", ", out));
     TRI_TRY(tri_string_append(out, texts[row->type]));
-    if ((row->type == TRI_OPTION_INT || row->type == TRI_OPTION_REAL) && has_bounds(row)) {
+    if (row->type == TRI_OPTION_ENUM)
+        return tri_option_words_print(row, "|", out);
+    if (has_bounds(row)) {
         TRI_TRY(tri_string_append(out, ", "));
-        return append_bounds(row, out);
+        return tri_option_bounds_print(row, out);
     }
     return TRI_OK;
 }
@@ -119,17 +130,12 @@ static bool parse_real(const char *text, double *out)
     return true;
 }
 
-static bool is_choice(const char *choices, const char *text)
+int tri_option_word_find(const tri_option *row, const char *word)
 {
-    size_t nbytes = strlen(text);
-    for (const char *at = choices;; at++) {
-        size_t span = strcspn(at, "|");
-        if (span == nbytes && memcmp(at, text, nbytes) == 0)
-            return true;
-        at += span;
-        if (!*at)
-            return false;
-    }
+    for (int i = 0; row->words && row->words[i]; i++)
+        if (strcmp(row->words[i], word) == 0)
+            return i;
+    return -1;
 }
 
 static bool is_within(const tri_option *row, double value)
@@ -140,6 +146,7 @@ static bool is_within(const tri_option *row, double value)
 /* A value of any type, before it is stored. */
 typedef struct option_value {
     bool truth;
+    int word;
     int64_t integer;
     double real;
 } option_value;
@@ -153,8 +160,13 @@ static bool parse_value(const tri_option *row, const char *text, option_value *v
         return parse_int(text, &value->integer) && is_within(row, (double)value->integer);
     case TRI_OPTION_REAL:
         return parse_real(text, &value->real) && is_within(row, value->real);
+    case TRI_OPTION_ENUM:
+        return (value->word = tri_option_word_find(row, text)) >= 0;
+    case TRI_OPTION_COUNT:
+        value->integer = TRI_OPTION_WORD_COUNT(tri_option_word_find(row, text));
+        return value->integer < 0 || (parse_int(text, &value->integer) && is_within(row, (double)value->integer));
     case TRI_OPTION_NAME:
-        return strlen(text) < sizeof(tri_option_name) && (!row->choices || is_choice(row->choices, text));
+        return strlen(text) < sizeof(tri_option_name);
     case TRI_OPTION_TEXT:
     case TRI_OPTION_PATH:
         return strlen(text) < sizeof(tri_option_path);
@@ -174,7 +186,11 @@ static void store_value(const tri_option *row, void *config, const char *text, c
         memcpy(field, &value->truth, sizeof(value->truth));
         break;
     case TRI_OPTION_INT:
+    case TRI_OPTION_COUNT:
         memcpy(field, &value->integer, sizeof(value->integer));
+        break;
+    case TRI_OPTION_ENUM:
+        memcpy(field, &value->word, sizeof(value->word));
         break;
     case TRI_OPTION_REAL:
         memcpy(field, &value->real, sizeof(value->real));
@@ -194,26 +210,14 @@ static void store_value(const tri_option *row, void *config, const char *text, c
 
 /* --- messages --- */
 
-/* Cuts "a|b|c" into `parts` (at most 64) inside `copy`; returns how many. */
-static size_t cut_choices(char *copy, const char **parts)
-{
-    size_t count = 0;
-    for (char *rest = copy, *part; count < 64 && (part = strsep(&rest, "|")) != NULL;)
-        parts[count++] = part;
-    return count;
-}
-
 static tri_status fail_value(const tri_option_table *table, const tri_option *row, const char *text)
 {
     tri_string wanted = {0};
+    size_t count = 0;
+    while (row->words && row->words[count])
+        count++;
+    const char *near = tri_options_nearest(text, row->words, count);
     tri_status status = append_wanted(row, &wanted);
-    char copy[1024] = "";
-    const char *near = NULL;
-    if (row->type == TRI_OPTION_NAME && row->choices && strlen(row->choices) < sizeof(copy)) {
-        const char *parts[64];
-        strcpy(copy, row->choices);
-        near = tri_options_nearest(text, parts, cut_choices(copy, parts));
-    }
     if (status == TRI_OK)
         status = tri_fail(TRI_ECONFIG, "%s.%s: want %s, got \"%.200s\"%s%s%s", table->section, row->field,
                           tri_string_text(&wanted), text, near ? " (did you mean \"" : "", near ? near : "",
@@ -284,8 +288,14 @@ tri_status tri_options_print(const tri_option *row, const void *config, tri_stri
         memcpy(&value.truth, field, sizeof(value.truth));
         return tri_string_append(out, value.truth ? "true" : "false");
     case TRI_OPTION_INT:
+    case TRI_OPTION_COUNT:
         memcpy(&value.integer, field, sizeof(value.integer));
-        return tri_string_appendf(out, "%lld", (long long)value.integer);
+        return value.integer < 0 && row->words
+                   ? tri_string_append(out, row->words[TRI_OPTION_WORD_COUNT(value.integer)])
+                   : tri_string_appendf(out, "%lld", (long long)value.integer);
+    case TRI_OPTION_ENUM:
+        memcpy(&value.word, field, sizeof(value.word));
+        return tri_string_append(out, row->words[value.word]);
     case TRI_OPTION_REAL:
         memcpy(&value.real, field, sizeof(value.real));
         return tri_string_append_real(out, value.real);
@@ -332,19 +342,22 @@ static tri_status append_wrapped(tri_string *out, const char *text, size_t inden
     return tri_string_append(out, "\n");
 }
 
-/* Help and what is allowed. */
+/* Help, what is allowed, and in which settings the option applies. */
 static tri_status append_explanation(const tri_option *row, tri_string *text)
 {
-    TRI_TRY(tri_string_append(text, row->help));
-    if (row->type == TRI_OPTION_NAME && row->choices)
-        return tri_string_appendf(text, " (%s)", row->choices);
-    if ((row->type != TRI_OPTION_INT && row->type != TRI_OPTION_REAL) || !has_bounds(row))
-        return TRI_OK;
-    tri_string bounds = {0};
-    tri_status status = append_bounds(row, &bounds);
-    if (status == TRI_OK && bounds.nbytes)
-        status = tri_string_appendf(text, " (%s)", tri_string_text(&bounds));
-    tri_string_fini(&bounds);
+    tri_string allowed = {0};
+    tri_status status = tri_option_words_print(row, "|", &allowed);
+    if (status == TRI_OK && allowed.nbytes && has_bounds(row))
+        status = tri_string_append(&allowed, "|");
+    if (status == TRI_OK)
+        status = tri_option_bounds_print(row, &allowed);
+    if (status == TRI_OK)
+        status = tri_string_append(text, row->help);
+    if (status == TRI_OK && allowed.nbytes)
+        status = tri_string_appendf(text, " (%s)", tri_string_text(&allowed));
+    if (status == TRI_OK && row->applies)
+        status = tri_string_appendf(text, " [%s]", row->applies);
+    tri_string_fini(&allowed);
     return status;
 }
 

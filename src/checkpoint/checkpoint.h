@@ -11,24 +11,28 @@
 #include "base/options.h"
 #include "checkpoint/safetensors.h"
 
+#define tri_other_data_words(W) W(TRI_OTHER_DATA_STOP, "stop") W(TRI_OTHER_DATA_CONTINUE, "continue")
+TRI_ENUM(tri_other_data)
+
 #define TRI_CHECKPOINT_OPTIONS(X)                                                                                      \
-    X(INT, every_steps, "0", 0, 1e15, NULL, "save each this many steps, 0 = not by steps")                             \
+    X(INT, every_steps, "0", 0, 1e15, NULL,                                                                            \
+      "steps between checkpoints; 0: not by steps; the end of a run and a stop by signal also save")                   \
     X(INT, every_epochs, "1", 0, 1e9, NULL,                                                                            \
-      "save at the end of each this many epochs, where training since the last save took 20 times as long as that "    \
-      "save; 0 = not by epochs; without a value: 0 where every_steps or every_s is given")                             \
+      "epochs between checkpoints, saved if training since the last save took 20 times as long as that save; 0: not "  \
+      "by epochs; without a value: 0 if every_steps or every_s is given")                                              \
     X(REAL, every_s, "600", 0, 1e9, NULL,                                                                              \
-      "save each this many seconds, 0 = not by time; without a value: 0 where every_steps or every_epochs is given")   \
-    X(INT, keep, "2", 1, 1e6, NULL, "newest checkpoints that are kept")                                                \
-    X(NAME, other_data, "stop", 0, 0, "stop|continue",                                                                 \
-      "the checkpoint that is resumed was made on other training data: stop, or continue, marked as not "              \
-      "reproducible")                                                                                                  \
-    X(INT, keep_every, "0", 0, 1e15, NULL, "those of steps that this divides are kept too, 0 = none")                  \
-    X(BOOL, keep_best, "false", 0, 0, NULL, "keep the one with the least test loss too, in RUN/best")                  \
+      "seconds between checkpoints; 0: not by time; without a value: 0 if every_steps or every_epochs is given")       \
+    X(INT, keep, "2", 1, 1e6, NULL, "newest checkpoints to keep")                                                      \
+    X(ENUM, other_data, "stop", 0, 0, tri_other_data,                                                                  \
+      "the checkpoint to resume was made on other training data: stop, or continue, marked as not reproducible")       \
+    X(INT, keep_every, "0", 0, 1e15, NULL, "also keep checkpoints of steps that this divides; 0: none")                \
+    X(BOOL, keep_best, "false", 0, 0, NULL, "also keep the checkpoint with the least test loss, in RUN/best")          \
     X(BOOL, async, "true", 0, 0, NULL,                                                                                 \
-      "training goes on while a copy of the state is written, which takes memory; "                                    \
-      "without a value: false where no every_... is given")                                                            \
+      "training continues while a copy of the state is written, which takes memory (--dry-run prints how much); "      \
+      "without a value: false if no every_... is given")                                                               \
     X(LIST, levels, "[]", 0, 0, NULL,                                                                                  \
-      "further places, such as [{to: /local, every_s: 300, keep: 2}, {to: /remote, every_s: 3600}]")
+      "further folders with intervals of their own, such as [{to: /local, every_s: 300, keep: 2}, {to: /remote, "      \
+      "every_s: 3600, keep_every: 1000}]")
 typedef struct tri_checkpoint_config {
     TRI_CHECKPOINT_OPTIONS(TRI_OPTION_FIELD)
 } tri_checkpoint_config;
@@ -36,11 +40,11 @@ extern const tri_option_table tri_checkpoint_options; /* section "checkpoint" */
 
 /* One place that checkpoints go to. */
 #define TRI_CHECKPOINT_LEVEL_OPTIONS(X)                                                                                \
-    X(PATH, to, "", 0, 0, NULL, "a folder, in which the run has one of its own")                                       \
-    X(INT, every_steps, "0", 0, 1e15, NULL, "save each this many steps")                                               \
-    X(REAL, every_s, "0", 0, 1e9, NULL, "save each this many seconds")                                                 \
-    X(INT, keep, "3", 1, 1e6, NULL, "newest checkpoints that are kept")                                                \
-    X(INT, keep_every, "0", 0, 1e15, NULL, "those of steps that this divides are kept too")
+    X(PATH, to, "", 0, 0, NULL, "folder, in which the run has a folder of its own")                                    \
+    X(INT, every_steps, "0", 0, 1e15, NULL, "steps between checkpoints")                                               \
+    X(REAL, every_s, "0", 0, 1e9, NULL, "seconds between checkpoints")                                                 \
+    X(INT, keep, "3", 1, 1e6, NULL, "newest checkpoints to keep")                                                      \
+    X(INT, keep_every, "0", 0, 1e15, NULL, "also keep checkpoints of steps that this divides")
 typedef struct tri_checkpoint_level {
     TRI_CHECKPOINT_LEVEL_OPTIONS(TRI_OPTION_FIELD)
 } tri_checkpoint_level;

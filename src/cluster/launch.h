@@ -17,26 +17,25 @@
 
 #define TRI_LAUNCH_OPTIONS(X)                                                                                          \
     X(INT, ranks, "1", 1, 65536, NULL, "number of processes")                                                          \
-    X(INT, servers, "0", 0, 65535, NULL, "the last so many of them are parameter servers")                             \
+    X(INT, servers, "0", 0, 65535, NULL, "the last N of them are parameter servers")                                   \
     X(INT, spares, "0", 0, 65535, NULL,                                                                                \
-      "of an elastic job: the last so many of them begin nothing; they wait, ready, until others are missing")         \
+      "of an elastic job: the last N of them are on standby until others are missing")                                 \
     X(TEXT, hosts, "", 0, 0, NULL,                                                                                     \
-      "file of lines '[user@]host [slots=N] [port=N]', by ssh; slurm = the nodes of this job, by srun; empty = here")  \
-    X(INT, restarts, "0", 0, 1e9, NULL, "times that processes that were killed or failed are started again, together") \
+      "file of lines '[user@]host [slots=N] [port=N]', by ssh; slurm: the nodes of this job, by srun; empty: this "    \
+      "host")                                                                                                          \
+    X(INT, restarts, "0", 0, 1e9, NULL, "times that killed or failed processes are restarted, together")               \
     X(BOOL, elastic, "false", 0, 0, NULL,                                                                              \
-      "processes may come and go: the others go on without those that were killed")                                    \
-    X(TEXT, store, "", 0, 0, NULL,                                                                                     \
-      "where the processes meet: etcd://host:port,... ; empty = in the launcher, which serves a table of its own")     \
-    X(TEXT, listen, "", 0, 0, NULL, "host[:port] by which launchers on other hosts reach that table; empty = by none") \
-    X(TEXT, join, "", 0, 0, NULL,                                                                                      \
-      "host:port (or etcd://...) of an elastic job that these processes join; TRIREME_TOKEN is its token")             \
+      "processes may join and leave: the others continue without those that were killed")                              \
+    X(TEXT, store, "", 0, 0, NULL, "rendezvous store: etcd://host:port,...; empty: in the launcher")                   \
+    X(TEXT, listen, "", 0, 0, NULL, "host[:port] at which launchers on other hosts reach that store; empty: none can") \
+    X(TEXT, join, "", 0, 0, NULL, "host:port (or etcd://...) of an elastic job to join; TRIREME_TOKEN is its token")   \
     X(PATH, journal, "", 0, 0, NULL,                                                                                   \
-      "file by which a new launcher goes on with the processes of one that was killed; of an elastic job")             \
-    X(BOOL, attach, "false", 0, 0, NULL, "go on with such processes, and start none anew")                             \
-    X(INT, threads, "0", 0, 4096, NULL, "threads of each rank, 0 = cores divided by local ranks, at least 1")          \
-    X(BOOL, bind, "true", 0, 0, NULL, "give each local rank cores of its own")                                         \
-    X(BOOL, prefix, "true", 0, 0, NULL, "put '[rank] ' before each line of output")                                    \
-    X(REAL, grace_s, "3", 0, 3600, NULL, "time between asking the others to stop and killing them")                    \
+      "of an elastic job: file from which a new launcher takes over the processes of one that was killed")             \
+    X(BOOL, attach, "false", 0, 0, NULL, "take over such processes and start no new ones")                             \
+    X(INT, threads, "0", 0, 4096, NULL, "threads of each rank; 0: cores divided by local ranks, at least 1")           \
+    X(BOOL, bind, "true", 0, 0, NULL, "bind each local rank to cores of its own")                                      \
+    X(BOOL, prefix, "true", 0, 0, NULL, "print '[rank] ' before each line of output")                                  \
+    X(REAL, grace_s, "3", 0, 3600, NULL, "seconds between SIGTERM and SIGKILL of the other processes")                 \
     X(BOOL, usr2_all, "false", 0, 0, NULL,                                                                             \
       "pass SIGUSR2 on to every process of this host that catches it; else to the first one, which tells the others")  \
     X(NAME, ssh, "ssh", 0, 0, NULL, "program that starts a command on a host")

@@ -19,8 +19,7 @@
 #define TRI_OPTION_STRUCT tri_comm_config
 static const tri_option rows[] = {TRI_COMM_OPTIONS(TRI_OPTION_ROW)};
 #undef TRI_OPTION_STRUCT
-const tri_option_table tri_comm_options =
-    TRI_OPTION_TABLE("comm", tri_comm_config, rows, "how ranks run collective operations");
+const tri_option_table tri_comm_options = TRI_OPTION_TABLE("comm", tri_comm_config, rows, "collective operations");
 
 #define WORLD_GROUP_ID 1
 #define COUNTED_RANKS                                                                                                  \
@@ -33,7 +32,7 @@ static void describe_alike(const tri_comm_config *config, char text[ALIKE_NBYTES
 {
     memset(text, 0, ALIKE_NBYTES);
     int length = snprintf(text, ALIKE_NBYTES, "trireme %s, comm.order = %s, comm.engine = %s, comm.algorithm = '",
-                          TRI_VERSION, config->order, config->engine);
+                          TRI_VERSION, tri_sum_order_word(config->order), tri_engine_kind_word(config->engine));
     int room = ALIKE_NBYTES - length - 24;
     snprintf(text + length, (size_t)(ALIKE_NBYTES - length), "%.*s%s'", room, config->algorithm,
              strlen(config->algorithm) > (size_t)room ? "..." : "");
@@ -47,8 +46,8 @@ static uint64_t alike_digest(const tri_comm_config *config)
         return 0;
     XXH3_64bits_reset(state);
     XXH3_64bits_update(state, TRI_VERSION, sizeof(TRI_VERSION));
-    XXH3_64bits_update(state, config->order, strlen(config->order) + 1);
-    XXH3_64bits_update(state, config->engine, strlen(config->engine) + 1);
+    XXH3_64bits_update(state, &config->order, sizeof(config->order));
+    XXH3_64bits_update(state, &config->engine, sizeof(config->engine));
     XXH3_64bits_update(state, config->algorithm, strlen(config->algorithm) + 1);
     uint64_t digest = XXH3_64bits_digest(state);
     XXH3_freeState(state);
@@ -143,7 +142,7 @@ tri_status tri_comm_create(tri_net *net, tri_comm_place place, const tri_comm_co
     if (comm->timeout_ms < 1)
         comm->timeout_ms = 1;
     memcpy(comm->flight_folder, config->flight, sizeof(comm->flight_folder));
-    comm->any_order = strcmp(config->order, "any") == 0;
+    comm->any_order = config->order == TRI_ORDER_ANY;
     comm->found_origin = -1;
     tri_mutex_init(&comm->mutex);
     tri_cond_init(&comm->ready);
@@ -177,9 +176,9 @@ tri_status tri_comm_open_hub(tri_hub *hub, int rank, int world, const tri_comm_c
                              const tri_net_config *net_config, tri_comm **out)
 {
     tri_net *net = NULL;
-    if (world > 1 && strcmp(config->engine, tri_engine_host.name) != 0)
+    if (world > 1 && config->engine != TRI_ENGINE_HOST)
         return tri_fail(TRI_ECONFIG, "comm.engine: want host where ranks are threads of one process, got %s",
-                        config->engine);
+                        tri_engine_kind_word(config->engine));
     TRI_TRY(tri_net_open(net_config, rank, world, "", hub, &net));
     /* The hub knows everybody: no addresses. */
     tri_status status = tri_net_connect(net, NULL, tri_deadline_after_ms((int64_t)(net_config->timeout_s * 1000)));

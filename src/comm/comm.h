@@ -13,16 +13,26 @@
 #include "net/region.h"
 #include "tensor/tree.h"
 
+#define tri_sum_order_words(W) W(TRI_ORDER_CANONICAL, "canonical") W(TRI_ORDER_ANY, "any")
+TRI_ENUM(tri_sum_order)
+#define tri_engine_kind_words(W) W(TRI_ENGINE_HOST, "host") W(TRI_ENGINE_MPI, "mpi")
+TRI_ENUM(tri_engine_kind)
+
 #define TRI_COMM_OPTIONS(X)                                                                                            \
-    X(NAME, order, "canonical", 0, 0, "canonical|any",                                                                 \
-      "order of additions: canonical gives the same bits in every layout, any may use rings")                          \
-    X(TEXT, algorithm, "", 0, 0, NULL, "overrides the choice, such as all_reduce:0-64k=tree,64k-=halving")             \
-    X(NAME, engine, "host", 0, 0, "host|mpi",                                                                          \
-      "who runs the operations: host is Trireme itself, mpi the MPI library that started the job")                     \
-    X(PATH, mpi_library, "", 0, 0, NULL, "engine mpi: its plug-in; empty = found by who started the job")              \
-    X(REAL, report_s, "10", 0.001, 1e6, NULL, "an operation that waits this long says once who is missing and why")    \
+    X(ENUM, order, "canonical", 0, 0, tri_sum_order,                                                                   \
+      "order of additions; canonical: the same bits in every layout; any: algorithms may use rings, and the run is "   \
+      "marked as not reproducible")                                                                                    \
+    X(TEXT, algorithm, "", 0, 0, NULL,                                                                                 \
+      "overrides the choice of algorithms, such as all_reduce:0-64k=tree,64k-=halving;broadcast:1M-=scatter (bytes, "  \
+      "upper end excluded; k, M, G are powers of 1024)")                                                               \
+    X(ENUM, engine, "host", 0, 0, tri_engine_kind,                                                                     \
+      "host: Trireme's own collectives; mpi: the MPI library that started the job")                                    \
+    X(PATH, mpi_library, "", 0, 0, NULL, "plug-in for the MPI library; empty: detected", "comm.engine=mpi")            \
+    X(REAL, report_s, "10", 0.001, 1e6, NULL,                                                                          \
+      "an operation that waits this long reports once, on each rank, which ranks are missing and why")                 \
     X(PATH, flight, "", 0, 0, NULL,                                                                                    \
-      "folder of the record of the latest operations that a failure leaves, empty = /tmp, none = no record")
+      "folder for the flight record of the latest 1,024 operations, written after a failure; empty: /tmp, in "         \
+      "training RUN/flight; none: no record")
 typedef struct tri_comm_config {
     TRI_COMM_OPTIONS(TRI_OPTION_FIELD)
 } tri_comm_config;

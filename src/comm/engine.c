@@ -26,16 +26,13 @@ const tri_engine_ops tri_engine_host = {
     .run = host_run,
 };
 
-static const tri_engine_ops *const engines[] = {&tri_engine_host, &tri_engine_mpi, NULL};
+static const tri_engine_ops *const engines[] = {
+    [TRI_ENGINE_HOST] = &tri_engine_host, [TRI_ENGINE_MPI] = &tri_engine_mpi};
 
 tri_status tri_engine_open(tri_comm *comm, const tri_comm_config *config, const char *started_by)
 {
-    for (int i = 0; engines[i]; i++) {
-        if (strcmp(engines[i]->name, config->engine) != 0)
-            continue;
-        return engines[i]->open && comm->world > 1 ? engines[i]->open(comm, config, started_by, &comm->engine) : TRI_OK;
-    }
-    return tri_fail(TRI_ECONFIG, "comm.engine: want host or mpi, got %s", config->engine);
+    const tri_engine_ops *ops = engines[config->engine];
+    return ops->open && comm->world > 1 ? ops->open(comm, config, started_by, &comm->engine) : TRI_OK;
 }
 
 void tri_engine_close(tri_comm *comm)

@@ -91,10 +91,10 @@ static tri_status open_engine(tri_comm *comm, const tri_comm_config *config, con
 /* What others move for us is not encrypted: it must not pass for that. */
 static tri_status encrypt_check(const tri_comm_config *config, const tri_net_config *net)
 {
-    if (net->encrypt && strcmp(config->engine, "mpi") == 0)
+    if (net->encrypt && config->engine == TRI_ENGINE_MPI)
         return tri_fail(TRI_ECONFIG,
                         "comm.encrypt = on: want comm.engine = host, got mpi, whose library sends in clear");
-    if (net->encrypt && strcmp(net->transport, "ucx") == 0)
+    if (net->encrypt && net->transport == TRI_TRANSPORT_UCX)
         return tri_fail(TRI_ECONFIG,
                         "comm.encrypt = on: want comm.transport = auto or tcp, got ucx, which sends in clear");
     return TRI_OK;

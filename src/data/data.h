@@ -17,26 +17,72 @@
 #include "base/options.h"
 #include "base/runtime.h"
 
+#define tri_data_format_words(W)                                                                                       \
+    W(TRI_DATA_AUTO, "auto")                                                                                           \
+    W(TRI_DATA_IDX, "idx")                                                                                             \
+    W(TRI_DATA_CIFAR, "cifar")                                                                                         \
+    W(TRI_DATA_NPY, "npy")                                                                                             \
+    W(TRI_DATA_CSV, "csv")                                                                                             \
+    W(TRI_DATA_TOKENS, "tokens")                                                                                       \
+    W(TRI_DATA_IMAGES, "images")                                                                                       \
+    W(TRI_DATA_SYNTHETIC, "synthetic")
+TRI_ENUM(tri_data_format)
+#define tri_normalize_words(W)                                                                                         \
+    W(TRI_NORMALIZE_AUTO, "auto")                                                                                      \
+    W(TRI_NORMALIZE_NONE, "none")                                                                                      \
+    W(TRI_NORMALIZE_UNIT, "unit") W(TRI_NORMALIZE_STANDARD, "standard") W(TRI_NORMALIZE_IMAGENET, "imagenet")
+TRI_ENUM(tri_normalize)
+#define tri_resize_mode_words(W) W(TRI_RESIZE_CROP, "crop") W(TRI_RESIZE_EXACT, "exact")
+TRI_ENUM(tri_resize_mode)
+#define tri_image_filter_words(W) W(TRI_IMAGE_BILINEAR, "bilinear") W(TRI_IMAGE_AREA, "area")
+TRI_ENUM(tri_image_filter)
+#define tri_image_color_words(W) W(TRI_IMAGE_RGB, "rgb") W(TRI_IMAGE_GRAY, "gray")
+TRI_ENUM(tri_image_color)
+#define tri_data_broken_words(W) W(TRI_BROKEN_REFUSE, "refuse") W(TRI_BROKEN_SKIP, "skip")
+TRI_ENUM(tri_data_broken)
+#define tri_data_windows_words(W)                                                                                      \
+    W(TRI_WINDOWS_SHIFTED, "shifted") W(TRI_WINDOWS_FIXED, "fixed") W(TRI_WINDOWS_RANDOM, "random")
+TRI_ENUM(tri_data_windows)
+#define tri_data_split_words(W) W(TRI_SPLIT_SHUFFLED, "shuffled") W(TRI_SPLIT_CONTIGUOUS, "contiguous")
+TRI_ENUM(tri_data_split)
+#define tri_csv_header_words(W) W(TRI_HEADER_AUTO, "auto") W(TRI_HEADER_YES, "yes") W(TRI_HEADER_NO, "no")
+TRI_ENUM(tri_csv_header)
+#define tri_csv_separator_words(W)                                                                                     \
+    W(TRI_SEPARATOR_AUTO, "auto")                                                                                      \
+    W(TRI_SEPARATOR_COMMA, "comma")                                                                                    \
+    W(TRI_SEPARATOR_SEMICOLON, "semicolon") W(TRI_SEPARATOR_TAB, "tab") W(TRI_SEPARATOR_PIPE, "pipe")
+TRI_ENUM(tri_csv_separator)
+#define tri_csv_decimal_words(W) W(TRI_DECIMAL_AUTO, "auto") W(TRI_DECIMAL_POINT, "point") W(TRI_DECIMAL_COMMA, "comma")
+TRI_ENUM(tri_csv_decimal)
+#define tri_csv_encoding_words(W)                                                                                      \
+    W(TRI_ENCODING_AUTO, "auto")                                                                                       \
+    W(TRI_ENCODING_UTF8, "utf-8") W(TRI_ENCODING_UTF16, "utf-16") W(TRI_ENCODING_LATIN1, "latin-1")
+TRI_ENUM(tri_csv_encoding)
+#define tri_csv_missing_words(W)                                                                                       \
+    W(TRI_MISSING_REFUSE, "refuse") W(TRI_MISSING_MEAN, "mean") W(TRI_MISSING_CONSTANT, "constant")
+TRI_ENUM(tri_csv_missing)
+
 #define TRI_DATA_OPTIONS(X)                                                                                            \
     X(NAME, name, "", 0, 0, NULL, "a known data set: fashion-mnist (Debian's dataset-fashion-mnist), synthetic")       \
     X(PATH, path, "", 0, 0, NULL,                                                                                      \
       "file or folder with the data; for idx: the folder or the common start of the four names")                       \
-    X(NAME, format, "auto", 0, 0, "auto|idx|cifar|npy|csv|tokens|images|synthetic", "how the data are stored")         \
-    X(TEXT, test, "0.1", 0, 0, NULL, "test data: a path, or, where the data have no test files, a fraction: 0 to 0.9") \
+    X(ENUM, format, "auto", 0, 0, tri_data_format, "file format of the data")                                          \
+    X(TEXT, test, "0.1", 0, 0, NULL, "test data: a path, or, if the data have no test files, a fraction: 0 to 0.9")    \
     X(TEXT, validation, "0", 0, 0, NULL,                                                                               \
-      "validation data, by which the best checkpoint is chosen: a path, or a fraction of the training data; 0: the "   \
-      "data's own files for it, else the test data are used")                                                          \
-    X(NAME, split, "shuffled", 0, 0, "shuffled|contiguous",                                                            \
-      "how fractions are taken: shuffled: at random, of each class alike; contiguous: the last samples")               \
-    X(INT, split_seed, "0", 0, 1e15, NULL, "another seed takes other samples for validation and test")                 \
-    X(INT, limit, "0", 0, 1e15, NULL, "use only the first samples, 0 = all")                                           \
-    X(INT, test_limit, "0", 0, 1e15, NULL, "use only the first test samples, 0 = all")                                 \
-    X(BOOL, shuffle, "true", 0, 0, NULL, "a new order each epoch")                                                     \
-    X(NAME, normalize, "auto", 0, 0, "auto|none|unit|standard|imagenet",                                               \
-      "unit: bytes to [0, 1]; standard: by mean and deviation of the channels, known or measured; imagenet: by those " \
-      "of ImageNet; auto: imagenet for RGB image files, standard where the data set's are known, else unit for bytes " \
-      "and none for floats")                                                                                           \
-    X(INT, crop, "0", 0, 64, NULL, "augmentation: pad images by this much and crop at random")                         \
+      "validation data, on which the best checkpoint is chosen: a path, or a fraction of the training data; 0: the "   \
+      "data's own files for validation, else the test data")                                                           \
+    X(ENUM, split, "shuffled", 0, 0, tri_data_split,                                                                   \
+      "how fractions are taken: shuffled: at random, stratified by class; contiguous: the last samples",               \
+      "data.format!=tokens")                                                                                           \
+    X(INT, split_seed, "0", 0, 1e15, NULL, "seed of the shuffled split", "data.format!=tokens")                        \
+    X(INT, limit, "0", 0, 1e15, NULL, "use only the first N training samples; 0: all")                                 \
+    X(INT, test_limit, "0", 0, 1e15, NULL, "use only the first N test samples; 0: all")                                \
+    X(BOOL, shuffle, "true", 0, 0, NULL, "new random order in each epoch")                                             \
+    X(ENUM, normalize, "auto", 0, 0, tri_normalize,                                                                    \
+      "unit: bytes to [0, 1]; standard: by mean and standard deviation of the channels, known or measured over at "    \
+      "most 1,024 samples; imagenet: by those of ImageNet; auto: imagenet for RGB image files, standard if the data "  \
+      "set's are known and for tables (each column by its own), else unit for bytes and none for floats")              \
+    X(INT, crop, "0", 0, 64, NULL, "augmentation: pad images by N pixels and crop at random")                          \
     X(BOOL, flip, "false", 0, 0, NULL, "augmentation: mirror images left to right at random")                          \
     X(REAL, random_crop, "0", 0, 1, NULL,                                                                              \
       "augmentation: random resized crop: smallest fraction of the image's area, 0.08 as in torchvision; 0: off")      \
@@ -45,52 +91,73 @@
     X(REAL, saturation, "0", 0, 1, NULL, "augmentation: color jitter: saturation times 1 - x to 1 + x")                \
     X(REAL, erase, "0", 0, 1, NULL, "augmentation: probability that a random rectangle is set to 0")                   \
     X(NAME, image_size, "", 0, 0, NULL,                                                                                \
-      "images: pixels of a sample: 224, or height x width such as 160x224; none: as the files are, all of one size")   \
-    X(NAME, image_resize, "crop", 0, 0, "crop|exact",                                                                  \
-      "images: crop: scale the shorter side and cut out the middle; exact: scale each side by its own factor")         \
-    X(NAME, image_filter, "bilinear", 0, 0, "bilinear|area", "images: filter of the resize")                           \
-    X(NAME, image_color, "rgb", 0, 0, "rgb|gray", "images: channels of a sample")                                      \
-    X(NAME, broken, "refuse", 0, 0, "refuse|skip",                                                                     \
-      "images: a file that cannot be decoded ends the run, or is left out with a warning")                             \
+      "size of a sample in pixels: 224, or height x width such as 160x224; empty: the size of the files, which must "  \
+      "all have one size",                                                                                             \
+      "data.format=images")                                                                                            \
+    X(ENUM, image_resize, "crop", 0, 0, tri_resize_mode,                                                               \
+      "crop: scale the shorter side and cut out the middle; exact: scale each side by its own factor",                 \
+      "data.format=images")                                                                                            \
+    X(ENUM, image_filter, "bilinear", 0, 0, tri_image_filter, "filter of the resize, as in Pillow",                    \
+      "data.format=images")                                                                                            \
+    X(ENUM, image_color, "rgb", 0, 0, tri_image_color, "channels of a sample", "data.format=images")                   \
+    X(ENUM, broken, "refuse", 0, 0, tri_data_broken,                                                                   \
+      "a file that cannot be decoded ends the run, or (skip) is left out with a warning", "data.format=images")        \
     X(INT, cache_mib, "1024", 0, 1e9, NULL,                                                                            \
-      "images: keep decoded samples in memory where all take at most so many MiB; 0: decode each time")                \
-    X(INT, threads, "0", 0, 256, NULL, "images: threads that decode ahead, 0 = as many as there are free cores")       \
+      "keep decoded samples in memory if all of them take at most N MiB; 0: decode each time", "data.format=images")   \
+    X(INT, threads, "0", 0, 256, NULL, "threads that decode ahead; 0: as many as there are free cores",                \
+      "data.format=images")                                                                                            \
     X(LIST, target, "[]", 0, 0, NULL,                                                                                  \
-      "csv: column of the target, by its name or its number from 0; several for several real targets; none: the last") \
-    X(LIST, columns, "[]", 0, 0, NULL, "csv: columns that the model reads; none: all but the target")                  \
-    X(LIST, ignore, "[]", 0, 0, NULL, "csv: columns that are left out")                                                \
-    X(LIST, real_columns, "[]", 0, 0, NULL, "csv: columns that are numbers, whatever they look like")                  \
-    X(LIST, date_columns, "[]", 0, 0, NULL, "csv: columns that are dates, read as days since 1970")                    \
-    X(LIST, text_columns, "[]", 0, 0, NULL, "csv: columns that are texts: one input for each, one for unknown ones")   \
+      "column of the target, by its name or its number from 0; several for several real targets; []: the last",        \
+      "data.format=csv")                                                                                               \
+    X(LIST, columns, "[]", 0, 0, NULL, "columns that the model reads; []: all but the target", "data.format=csv")      \
+    X(LIST, ignore, "[]", 0, 0, NULL,                                                                                  \
+      "columns to leave out; in evaluation also columns that the training table does not have", "data.format=csv")     \
+    X(LIST, real_columns, "[]", 0, 0, NULL, "columns that are numbers, whatever they look like", "data.format=csv")    \
+    X(LIST, date_columns, "[]", 0, 0, NULL, "columns that are dates, read as days since 1970", "data.format=csv")      \
+    X(LIST, text_columns, "[]", 0, 0, NULL, "columns that are categories: one input for each, one for unknown ones",   \
+      "data.format=csv")                                                                                               \
     X(TEXT, date_format, "", 0, 0, NULL,                                                                               \
-      "csv: dates, with %Y %m %d %H %M %S; none: 2024-03-31, 2024/03/31 or 31.03.2024, and a time")                    \
-    X(NAME, header, "auto", 0, 0, "auto|yes|no", "csv: whether the first line names the columns")                      \
-    X(NAME, separator, "auto", 0, 0, "auto|comma|semicolon|tab|pipe", "csv: what separates the fields")                \
-    X(NAME, decimal, "auto", 0, 0, "auto|point|comma", "csv: decimal mark of numbers")                                 \
-    X(NAME, encoding, "auto", 0, 0, "auto|utf-8|utf-16|latin-1", "csv: encoding of the file")                          \
-    X(NAME, missing, "refuse", 0, 0, "refuse|mean|constant",                                                           \
-      "csv: a missing value ends the run, or becomes the column's mean or data.missing_value; of texts: unknown")      \
-    X(REAL, missing_value, "0", -1e30, 1e30, NULL, "csv: what data.missing=constant fills in")                         \
+      "format of dates, with %Y %m %d %H %M %S; empty: 2024-03-31, 2024/03/31 or 31.03.2024, and a time",              \
+      "data.format=csv")                                                                                               \
+    X(ENUM, header, "auto", 0, 0, tri_csv_header, "whether the first line names the columns", "data.format=csv")       \
+    X(ENUM, separator, "auto", 0, 0, tri_csv_separator, "separator of the fields", "data.format=csv")                  \
+    X(ENUM, decimal, "auto", 0, 0, tri_csv_decimal, "decimal mark of numbers", "data.format=csv")                      \
+    X(ENUM, encoding, "auto", 0, 0, tri_csv_encoding, "encoding of the file; auto: UTF-8 or UTF-16",                   \
+      "data.format=csv")                                                                                               \
+    X(ENUM, missing, "refuse", 0, 0, tri_csv_missing,                                                                  \
+      "a missing value ends the run with its line, or becomes the mean of the column or data.missing_value; a "        \
+      "missing category counts as unknown",                                                                            \
+      "data.format=csv")                                                                                               \
+    X(REAL, missing_value, "0", -1e30, 1e30, NULL, "replaces missing values, as it would stand in the table",          \
+      "data.format=csv data.missing=constant")                                                                         \
     X(LIST, missing_texts, "[]", 0, 0, NULL,                                                                           \
-      "csv: texts for a missing value besides the empty one; none: NA, N/A, #N/A, NaN, null, None, <NA>, ?")           \
-    X(INT, max_categories, "1000", 1, 1e6, NULL, "csv: most texts of a text column")                                   \
+      "texts for a missing value besides the empty one; []: NA, N/A, #N/A, NaN, null, None, <NA>, ?",                  \
+      "data.format=csv")                                                                                               \
+    X(INT, max_categories, "1000", 1, 1e6, NULL, "most categories of a column", "data.format=csv")                     \
     X(INT, classes, "0", -1, 1e9, NULL,                                                                                \
-      "number of classes, 0 = found in the data; -1 is not a class: targets are real")                                 \
+      "number of classes; 0: found in the data; -1: regression, targets are real numbers. In a table texts are "       \
+      "classes, and integers if there are few of them")                                                                \
     X(INT, prefetch, "-1", -1, 64, NULL,                                                                               \
-      "batches a thread prepares ahead, 0 = the step's own threads do it, -1 = 2 where a core is free, else 0")        \
-    X(INT, context, "256", 1, 1e8, NULL, "tokens: length of a sample")                                                 \
-    X(NAME, windows, "shifted", 0, 0, "shifted|fixed|random",                                                          \
-      "tokens: samples lie side by side, from another place each epoch, or always from the first token, or anywhere")  \
+      "batches that a thread prepares ahead; 0: the threads of the step prepare each batch; -1: 2 if a core is free, " \
+      "else 0")                                                                                                        \
+    X(INT, context, "256", 1, 1e8, NULL, "length of a sample in tokens", "data.format=tokens")                         \
+    X(ENUM, windows, "shifted", 0, 0, tri_data_windows,                                                                \
+      "shifted: consecutive windows with a new offset each epoch; fixed: consecutive windows from the first token "    \
+      "on; random: random windows, as nanoGPT draws them",                                                             \
+      "data.format=tokens")                                                                                            \
     X(PATH, tokenizer, "auto", 0, 0, NULL,                                                                             \
-      "tokens: how a text becomes numbers: byte, char, or the path of tokenizer.json or encoder.json; auto: as "       \
-      "model.from has it, else char")                                                                                  \
-    X(BOOL, as_text, "false", 0, 0, NULL, "tokens: tokenize a file as it is, also where it is JSON or UTF-16")         \
-    X(INT, synthetic_count, "4096", 1, 1e12, NULL, "synthetic: samples")                                               \
-    X(INT, synthetic_width, "32", 1, 1e6, NULL, "synthetic: numbers in a sample")                                      \
+      "byte, char, or the path of a tokenizer.json, an encoder.json or their folder; auto: the tokenizer of "          \
+      "model.from or of the run, if there is one, else char",                                                          \
+      "data.format=tokens")                                                                                            \
+    X(BOOL, as_text, "false", 0, 0, NULL,                                                                              \
+      "tokenize a file as it is, even JSON and UTF-16, which are refused otherwise", "data.format=tokens")             \
+    X(INT, synthetic_count, "4096", 1, 1e12, NULL, "number of samples", "data.format=synthetic")                       \
+    X(INT, synthetic_width, "32", 1, 1e6, NULL, "values of a sample", "data.format=synthetic")                         \
     X(BOOL, synthetic_tokens, "false", 0, 0, NULL,                                                                     \
-      "synthetic: samples are tokens below the classes, targets the next ones")                                        \
+      "samples are data.synthetic_width tokens below data.classes, targets the next ones", "data.format=synthetic")    \
     X(INT, synthetic_keys, "0", 0, 2147483647, NULL,                                                                   \
-      "synthetic: a log of clicks: samples are synthetic_width keys of so many, targets 1 or 0; 0 = not")
+      "above 0: a click log: samples are data.synthetic_width keys below N with a Zipf distribution, targets 1 or 0",  \
+      "data.format=synthetic")
 typedef struct tri_data_config {
     TRI_DATA_OPTIONS(TRI_OPTION_FIELD)
     const char *own_tokenizer; /* path of what `tokenizer: auto` stands for; NULL: char */

@@ -11,16 +11,23 @@
 
 #define TRI_OPTION_STRUCT tri_data_config
 static const tri_option rows[] = {TRI_DATA_OPTIONS(TRI_OPTION_ROW)};
-const tri_option_table tri_data_options = TRI_OPTION_TABLE("data", tri_data_config, rows, "what is learned from");
+const tri_option_table tri_data_options = TRI_OPTION_TABLE("data", tri_data_config, rows, "training and test data");
 
 /* Auto detection asks in this order. */
-static const tri_dataset_ops *const formats[] = {&tri_dataset_tokens,   &tri_dataset_idx, &tri_dataset_cifar,
-                                                 &tri_dataset_npy,      &tri_dataset_csv, &tri_dataset_images,
-                                                 &tri_dataset_synthetic};
+static const struct {
+    tri_data_format format;
+    const tri_dataset_ops *ops;
+} formats[] = {{TRI_DATA_TOKENS, &tri_dataset_tokens},
+               {TRI_DATA_IDX, &tri_dataset_idx},
+               {TRI_DATA_CIFAR, &tri_dataset_cifar},
+               {TRI_DATA_NPY, &tri_dataset_npy},
+               {TRI_DATA_CSV, &tri_dataset_csv},
+               {TRI_DATA_IMAGES, &tri_dataset_images},
+               {TRI_DATA_SYNTHETIC, &tri_dataset_synthetic}};
 
 typedef struct known_dataset {
     const char *name;
-    const char *format;
+    tri_data_format format;
     const char *path;    /* where its package puts it, NULL: no files */
     const char *package; /* of Debian */
     float mean, deviation;
@@ -28,8 +35,8 @@ typedef struct known_dataset {
 } known_dataset;
 
 static const known_dataset known_datasets[] = {
-    {"fashion-mnist", "idx", "/usr/share/datasets/fashion-mnist", "dataset-fashion-mnist", 0.2860f, 0.3530f, 10},
-    {"synthetic", "synthetic", NULL, NULL, 0, 0, 0},
+    {"fashion-mnist", TRI_DATA_IDX, "/usr/share/datasets/fashion-mnist", "dataset-fashion-mnist", 0.2860f, 0.3530f, 10},
+    {"synthetic", TRI_DATA_SYNTHETIC, NULL, NULL, 0, 0, 0},
 };
 
 static tri_status find_known(const char *name, const known_dataset **out)
@@ -50,8 +57,8 @@ static tri_status find_known(const char *name, const known_dataset **out)
 /* Puts in what the name stands for, where the user left it open. */
 static tri_status fill_known(tri_data_config *config, const known_dataset *known)
 {
-    if (strcmp(config->format, "auto") == 0)
-        strcpy(config->format, known->format);
+    if (config->format == TRI_DATA_AUTO)
+        config->format = known->format;
     if (config->classes == 0)
         config->classes = known->classes;
     if (known->path == NULL || config->path[0] != 0)
@@ -65,16 +72,12 @@ static tri_status fill_known(tri_data_config *config, const known_dataset *known
 
 static tri_status find_format(const tri_data_config *config, const tri_dataset_ops **out)
 {
-    bool detect = strcmp(config->format, "auto") == 0;
+    bool detect = config->format == TRI_DATA_AUTO;
     for (size_t i = 0; i < TRI_COUNT_OF(formats); i++)
-        if (detect ? formats[i]->can(config) : strcmp(config->format, formats[i]->name) == 0) {
-            *out = formats[i];
+        if (detect ? formats[i].ops->can(config) : config->format == formats[i].format) {
+            *out = formats[i].ops;
             return TRI_OK;
         }
-    if (!detect)
-        return tri_fail(TRI_ECONFIG,
-                        "data.format: want auto, idx, cifar, npy, csv, tokens, images or synthetic, got '%s'",
-                        config->format);
     return tri_fail(
         tri_fs_exists(config->path) ? TRI_EFORMAT : TRI_ENOTFOUND,
         "no data set at %s: looked for train-images-idx3-ubyte[.gz], data_batch_1.bin, train.bin, x_train.npy, "
@@ -102,12 +105,12 @@ static const float imagenet_mean[] = {0.485f, 0.456f, 0.406f}, imagenet_deviatio
 static tri_status imagenet_fill(const tri_dataset_ops *ops, tri_dataset_info *info, const tri_data_config *config)
 {
     const bool rgb = info->dtype == TRI_U8 && info->sample.ndim == 3 && info->sample.dim[2] == 3;
-    const bool asked = strcmp(config->normalize, "imagenet") == 0;
+    const bool asked = config->normalize == TRI_NORMALIZE_IMAGENET;
     char text[96];
     if (asked && !rgb)
         return tri_fail(TRI_ECONFIG, "data.normalize: imagenet is for bytes [height, width, 3], the samples are %s %s",
                         tri_dtype_name(info->dtype), tri_shape_print(info->sample, text));
-    if (!asked && !(rgb && ops == &tri_dataset_images && strcmp(config->normalize, "auto") == 0))
+    if (!asked && !(rgb && ops == &tri_dataset_images && config->normalize == TRI_NORMALIZE_AUTO))
         return TRI_OK;
     memcpy(info->mean, imagenet_mean, sizeof(imagenet_mean));
     memcpy(info->deviation, imagenet_deviation, sizeof(imagenet_deviation));
@@ -158,7 +161,7 @@ static tri_status config_settle(const tri_data_config *given, tri_data_config *c
         TRI_TRY(find_known(config->name, known));
         TRI_TRY(fill_known(config, *known));
     }
-    if (config->path[0] == 0 && strcmp(config->format, tri_dataset_synthetic.name) != 0)
+    if (config->path[0] == 0 && config->format != TRI_DATA_SYNTHETIC)
         return tri_fail(TRI_ECONFIG, "data.name or data.path must say what to learn from");
     TRI_TRY(option_check("data.test", config->test));
     TRI_TRY(option_check("data.validation", config->validation));

@@ -35,25 +35,25 @@ static void fill_table(tri_normalizer *normalizer, bool unit)
 
 tri_status tri_normalizer_init(tri_normalizer *normalizer, const tri_dataset_info *info, const tri_data_config *config)
 {
-    const char *how = config->normalize;
+    const tri_normalize how = config->normalize;
     bool bytes = info->dtype == TRI_U8, tokens = tri_is_whole(info->dtype);
-    bool automatic = strcmp(how, "auto") == 0, none = strcmp(how, "none") == 0;
+    bool none = how == TRI_NORMALIZE_NONE, unit = how == TRI_NORMALIZE_UNIT;
     int64_t known = tokens ? 0 : known_channels(info);
     memset(normalizer, 0, sizeof(*normalizer));
-    if (tokens && !automatic && !none)
+    if (tokens && how != TRI_NORMALIZE_AUTO && !none)
         return tri_fail(TRI_ECONFIG, "data.normalize: integer tokens (%s) stay as they are: want auto or none, got %s",
-                        tri_dtype_name(info->dtype), how);
-    if (strcmp(how, "unit") == 0 && !bytes)
+                        tri_dtype_name(info->dtype), tri_normalize_word(how));
+    if (unit && !bytes)
         return tri_fail(TRI_ECONFIG, "data.normalize: unit is for bytes, but the data are %s",
                         tri_dtype_name(info->dtype));
-    if (strcmp(how, "standard") == 0 && known == 0)
+    if (how == TRI_NORMALIZE_STANDARD && known == 0)
         return tri_fail(TRI_ECONFIG,
                         "data.normalize: standard needs the mean and deviation of the data, which are measured for "
                         "bytes only, and known for fashion-mnist and CIFAR: want auto, none or unit");
     normalizer->from = info->dtype;
     normalizer->to = tokens ? TRI_I32 : TRI_F32;
     normalizer->count = tri_shape_count(info->sample);
-    normalizer->standard = known > 0 && !none && strcmp(how, "unit") != 0;
+    normalizer->standard = known > 0 && !none && !unit;
     normalizer->channels = normalizer->standard ? known : 1;
     memcpy(normalizer->mean, info->mean, sizeof(info->mean));
     memcpy(normalizer->deviation, info->deviation, sizeof(info->deviation));
@@ -103,7 +103,7 @@ tri_status tri_dataset_measure(tri_dataset *dataset, const tri_data_config *conf
     const int64_t channels = info->sample.ndim == 3 ? info->sample.dim[2] : 1;
     const int64_t count = info->count < MEASURED_COUNT ? info->count : MEASURED_COUNT;
     channel_sums sums = {0};
-    if (strcmp(config->normalize, "standard") != 0 || info->dtype != TRI_U8 || known_channels(info) > 0 ||
+    if (config->normalize != TRI_NORMALIZE_STANDARD || info->dtype != TRI_U8 || known_channels(info) > 0 ||
         channels > TRI_NORMALIZE_MAX_CHANNELS)
         return TRI_OK;
     TRI_TRY_IN(sums_read(dataset, count, channels, &sums), "while measuring mean and deviation");

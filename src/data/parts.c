@@ -26,7 +26,7 @@ bool tri_part_fraction(const char *option, double *fraction)
 
 tri_status tri_parts_read(const tri_data_config *config, tri_parts *out)
 {
-    *out = (tri_parts){.contiguous = strcmp(config->split, "contiguous") == 0, .seed = (uint64_t)config->split_seed};
+    *out = (tri_parts){.contiguous = config->split == TRI_SPLIT_CONTIGUOUS, .seed = (uint64_t)config->split_seed};
     if (!tri_part_fraction(config->validation, &out->validation))
         out->validation = 0;
     if (!tri_part_fraction(config->test, &out->test))

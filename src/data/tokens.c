@@ -10,8 +10,6 @@
 
 #include "base/rng.h"
 
-typedef enum window_kind { WINDOW_SHIFTED, WINDOW_FIXED, WINDOW_RANDOM } window_kind;
-
 typedef struct tokens_dataset {
     tri_dataset base;
     tri_token_files files;
@@ -19,7 +17,7 @@ typedef struct tokens_dataset {
     int64_t first;   /* of the set's tokens among those of the files */
     int64_t count;   /* of the set's tokens */
     int64_t context;
-    window_kind kind;
+    tri_data_windows kind;
 } tokens_dataset;
 
 static bool tokens_can(const tri_data_config *config)
@@ -39,12 +37,12 @@ static void tokens_close(tri_dataset *dataset)
 static int64_t window_first(const tokens_dataset *tokens, uint64_t seed, int64_t epoch, int64_t index)
 {
     const int64_t context = tokens->context, windows = tokens->base.info.count;
-    if (tokens->kind == WINDOW_RANDOM) {
+    if (tokens->kind == TRI_WINDOWS_RANDOM) {
         tri_rng rng = {seed, tri_rng_stream("data windows", (uint64_t)epoch, 0)};
         return (int64_t)tri_rng_below(rng, (uint64_t)index, (uint64_t)(tokens->count - context));
     }
     const int64_t free = tokens->count - 1 - windows * context; /* tokens that no window needs */
-    if (tokens->kind == WINDOW_FIXED || free <= 0)
+    if (tokens->kind == TRI_WINDOWS_FIXED || free <= 0)
         return index * context;
     tri_rng rng = {seed, tri_rng_stream("data shift", 0, 0)};
     const int64_t shifts = free < context ? free + 1 : context;
@@ -139,16 +137,13 @@ static tri_status plan_windows(tokens_dataset *tokens, const tri_data_config *co
     const int64_t context = config->context, count = tokens->count;
     const char *origin = tokens->files.items[0].source.origin;
     tokens->context = context;
-    tokens->kind = test                                     ? WINDOW_FIXED
-                   : strcmp(config->windows, "random") == 0 ? WINDOW_RANDOM
-                   : strcmp(config->windows, "fixed") == 0  ? WINDOW_FIXED
-                                                            : WINDOW_SHIFTED;
+    tokens->kind = test ? TRI_WINDOWS_FIXED : config->windows;
     if (count <= context)
         return tri_fail(test ? TRI_ENOTFOUND : TRI_ECONFIG,
                         "%s: %" PRId64 " %s tokens are less than a sample of data.context %" PRId64 " and one more",
                         origin, count, test ? "validation" : "training", context);
     tokens->base.info.count = (count - 1) / context;
-    if (tokens->kind == WINDOW_SHIFTED && count >= 2 * context) /* room to shift by up to a window */
+    if (tokens->kind == TRI_WINDOWS_SHIFTED && count >= 2 * context) /* room to shift by up to a window */
         tokens->base.info.count = count / context - 1;
     tokens->base.info.sample = tokens->base.info.target = tri_shape_make(1, &context);
     return TRI_OK;

@@ -48,7 +48,7 @@ static tri_status transport_add(tri_net *net, const tri_transport_ops *ops, tri_
 
 static tri_status transports_open(tri_net *net, tri_hub *hub)
 {
-    const char *wanted = net->config.transport;
+    const tri_transport_kind wanted = net->config.transport;
     char id[TRI_HOST_ID_NBYTES];
 
     net->over_hub = hub != NULL;
@@ -59,13 +59,11 @@ static tri_status transports_open(tri_net *net, tri_hub *hub)
     if (net->config.host[0])
         snprintf(id, sizeof id, "%016llx", (unsigned long long)XXH3_64bits(net->config.host, strlen(net->config.host)));
     snprintf(net->address, sizeof net->address, "host=%s", id);
-    if (strcmp(wanted, "auto") != 0) {
-        const tri_transport_ops *ops = tri_transport_find(wanted);
+    if (wanted != TRI_TRANSPORT_AUTO) {
+        const tri_transport_ops *ops = tri_transport_find(tri_transport_kind_word(wanted));
 
-        if (!ops && strcmp(wanted, "ucx") == 0)
-            return tri_fail(TRI_ECONFIG, "comm.transport ucx: this build has none: libucx-dev was missing");
         if (!ops)
-            return tri_fail(TRI_ECONFIG, "comm.transport: want auto, shm, tcp, ucx, inproc or sim, got %s", wanted);
+            return tri_fail(TRI_ECONFIG, "comm.transport ucx: this build has none: libucx-dev was missing");
         return transport_add(net, ops, hub);
     }
     if (hub)

@@ -8,7 +8,8 @@
 
 #define TRI_OPTION_STRUCT tri_net_config
 static const tri_option rows[] = {TRI_NET_OPTIONS(TRI_OPTION_ROW)};
-const tri_option_table tri_net_options = TRI_OPTION_TABLE("comm", tri_net_config, rows, "how ranks reach each other");
+const tri_option_table tri_net_options =
+    TRI_OPTION_TABLE("comm", tri_net_config, rows, "transports, heartbeats and encryption");
 
 const tri_transport_ops *const tri_transports[] = {
     &tri_transport_shm,

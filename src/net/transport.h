@@ -17,24 +17,42 @@
 #include "base/runtime.h"
 #include "net/fabric.h"
 
+#define tri_transport_kind_words(W)                                                                                    \
+    W(TRI_TRANSPORT_AUTO, "auto")                                                                                      \
+    W(TRI_TRANSPORT_SHM, "shm")                                                                                        \
+    W(TRI_TRANSPORT_TCP, "tcp")                                                                                        \
+    W(TRI_TRANSPORT_UCX, "ucx") W(TRI_TRANSPORT_INPROC, "inproc") W(TRI_TRANSPORT_SIM, "sim")
+TRI_ENUM(tri_transport_kind)
+
 #define TRI_NET_OPTIONS(X)                                                                                             \
-    X(NAME, transport, "auto", 0, 0, "auto|shm|tcp|ucx|inproc|sim",                                                    \
-      "how bytes travel: auto takes shm inside a host, tcp between hosts; ucx both")                                   \
+    X(ENUM, transport, "auto", 0, 0, tri_transport_kind,                                                               \
+      "transport; auto: shm (shared memory) inside a host, tcp between hosts; ucx: both; inproc and sim: ranks of "    \
+      "one process, in programs and tests")                                                                            \
     X(TEXT, interface, "", 0, 0, NULL,                                                                                 \
-      "network interfaces or addresses to use, such as eth0,eth1; empty = found by trying")                            \
+      "network interfaces or addresses to use, separated by commas, such as eth0,eth1; with several, each link has a " \
+      "connection over each; empty: all that are up, found by trying")                                                 \
     X(TEXT, ports, "", 0, 0, NULL,                                                                                     \
-      "TCP ports to listen on, such as 40000-40100: what a firewall has to let through; empty = any free ones")        \
-    X(INT, tcp_connections, "0", 0, 8, NULL, "TCP connections between each two ranks, 0 = by how far they are")        \
-    X(BOOL, encrypt, "off", 0, 0, NULL, "TLS 1.3 on TCP connections between ranks, by a key from the job's token")     \
+      "TCP ports to listen on, such as 40000-40100, for hosts with a firewall between them: up to 3 per rank and "     \
+      "address, 1 per parameter server; empty: any free ports")                                                        \
+    X(INT, tcp_connections, "0", 0, 8, NULL,                                                                           \
+      "TCP connections between each two ranks; 0: one, or several if the round trip is long")                          \
+    X(BOOL, encrypt, "off", 0, 0, NULL,                                                                                \
+      "TLS 1.3 on all TCP connections between ranks, with a key from the job's token; cannot be combined with "        \
+      "comm.transport ucx and comm.engine mpi")                                                                        \
     X(BOOL, require_token, "off", 0, 0, NULL, "refuse to start without a secret token (TRIREME_TOKEN)")                \
-    X(NAME, host, "", 0, 0, NULL, "name of this host: ranks that say the same share memory, empty = found by itself")  \
-    X(REAL, timeout_s, "300", 0.001, 1e6, NULL, "longest wait for a peer inside one call")                             \
+    X(NAME, host, "", 0, 0, NULL,                                                                                      \
+      "name of this host: ranks with the same name share memory; empty: detected; for containers that are detected "   \
+      "wrongly")                                                                                                       \
+    X(REAL, timeout_s, "300", 0.001, 1e6, NULL, "longest wait for a peer inside one call, seconds")                    \
     X(INT, heartbeat_ms, "100", 0, 60000, NULL,                                                                        \
-      "time between two signs of life of a rank: silence of three is a failure, 0 = nobody watches")                   \
-    X(INT, slot_kib, "512", 4, 65536, NULL, "bytes in flight per link in shared memory, KiB")                          \
-    X(TEXT, faults, "", 0, 0, NULL, "faults to inject, as peer:after_bytes:what;... (what: cut, stall, slow, flip)")   \
+      "heartbeat interval; three missed heartbeats mean failure; 0: no failure detection (to halt a rank in a "        \
+      "debugger)")                                                                                                     \
+    X(INT, slot_kib, "512", 4, 65536, NULL,                                                                            \
+      "data in flight per link in shared memory, KiB; over ucx four times as much")                                    \
+    X(TEXT, faults, "", 0, 0, NULL,                                                                                    \
+      "faults to inject, for tests, as peer:after_bytes:what;... (what: cut, stall, slow, flip; peer *: all)")         \
     X(BOOL, chaos, "off", 0, 0, NULL,                                                                                  \
-      "lets trireme chaos break this process from within: disk, clock, weights, late links; for tests")
+      "allow trireme chaos to inject faults into this process: disk, clock, weights, slow links; for tests")
 typedef struct tri_transport tri_transport;
 typedef struct tri_hub tri_hub; /* where ranks of one process meet (inproc, sim) */
 

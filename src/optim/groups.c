@@ -152,7 +152,7 @@ double optim_groups_decay(const optim_groups *groups, const tri_optim_config *co
     const optim_rule *rule = &groups->rules[groups->of_entry[entry]];
     if (!isnan(rule->weight_decay))
         return rule->weight_decay;
-    bool all = strcmp(config->decay, "weights") != 0;
+    bool all = config->decay == TRI_DECAY_ALL;
     return all || params->entries[entry].decay ? config->weight_decay : 0;
 }
 

@@ -14,34 +14,52 @@
 #include "base/options.h"
 #include "nn/params.h"
 
+#define tri_optim_kind_words(W)                                                                                        \
+    W(TRI_OPTIM_SGD, "sgd")                                                                                            \
+    W(TRI_OPTIM_ADAM, "adam") W(TRI_OPTIM_ADAMW, "adamw") W(TRI_OPTIM_ADAGRAD, "adagrad") W(TRI_OPTIM_FTRL, "ftrl")
+TRI_ENUM(tri_optim_kind)
+#define tri_decay_scope_words(W) W(TRI_DECAY_ALL, "all") W(TRI_DECAY_WEIGHTS, "weights")
+TRI_ENUM(tri_decay_scope)
+#define tri_lr_schedule_words(W)                                                                                       \
+    W(TRI_LR_CONSTANT, "constant")                                                                                     \
+    W(TRI_LR_STEP, "step") W(TRI_LR_COSINE, "cosine") W(TRI_LR_LINEAR, "linear") W(TRI_LR_WSD, "wsd")
+TRI_ENUM(tri_lr_schedule)
+#define tri_decay_shape_words(W) W(TRI_DECAY_LINEAR, "linear") W(TRI_DECAY_COSINE, "cosine") W(TRI_DECAY_SQRT, "1-sqrt")
+TRI_ENUM(tri_decay_shape)
+
 #define TRI_OPTIM_OPTIONS(X)                                                                                           \
-    X(NAME, name, "sgd", 0, 0, "sgd|adam|adamw|adagrad|ftrl", "how weights move")                                      \
-    X(REAL, lr, "0.1", 0, 1e6, NULL, "learning rate at its highest")                                                   \
-    X(REAL, momentum, "0.9", 0, 1, NULL, "sgd: momentum")                                                              \
-    X(BOOL, nesterov, "false", 0, 0, NULL, "sgd: Nesterov's form")                                                     \
-    X(REAL, weight_decay, "0", 0, 1e3, NULL, "weight decay (adamw: apart; others: added to the gradient)")             \
-    X(NAME, decay, "all", 0, 0, "all|weights", "what weight_decay applies to: weights leaves out biases and norms")    \
-    X(REAL, beta1, "0.9", 0, 1, NULL, "adam, adamw: decay of the first moment")                                        \
-    X(REAL, beta2, "0.999", 0, 1, NULL, "adam, adamw: decay of the second moment")                                     \
-    X(REAL, epsilon, "1e-8", 0, 1, NULL, "adam, adamw, adagrad: added to the root of the second moment")               \
-    X(REAL, initial_accumulator, "0", 0, 1e9, NULL, "adagrad, ftrl: what sums of squares begin with")                  \
-    X(REAL, beta, "1", 0, 1e6, NULL, "ftrl: added to the root of the sum of squares")                                  \
-    X(REAL, l1, "0", 0, 1e9, NULL, "ftrl: weights whose sum of gradients stays below this are 0")                      \
-    X(REAL, l2, "0", 0, 1e9, NULL, "ftrl: pulls weights towards 0")                                                    \
-    X(REAL, clip_norm, "0", 0, 1e9, NULL, "scale gradients down to this global norm, 0 = no clipping")                 \
+    X(ENUM, name, "sgd", 0, 0, tri_optim_kind, "optimizer")                                                            \
+    X(REAL, lr, "0.1", 0, 1e6, NULL, "peak learning rate")                                                             \
+    X(REAL, momentum, "0.9", 0, 1, NULL, "momentum; 0: none", "optim.name=sgd")                                        \
+    X(BOOL, nesterov, "false", 0, 0, NULL, "Nesterov momentum", "optim.name=sgd")                                      \
+    X(REAL, weight_decay, "0", 0, 1e3, NULL, "weight decay: decoupled for adamw, L2 otherwise")                        \
+    X(ENUM, decay, "all", 0, 0, tri_decay_scope, "parameters to decay: all, or weights (no biases, no norms)")         \
+    X(REAL, beta1, "0.9", 0, 1, NULL, "decay rate of the first moment", "optim.name=adam|adamw")                       \
+    X(REAL, beta2, "0.999", 0, 1, NULL, "decay rate of the second moment", "optim.name=adam|adamw")                    \
+    X(REAL, epsilon, "1e-8", 0, 1, NULL, "added to the root of the second moment", "optim.name=adam|adamw|adagrad")    \
+    X(REAL, initial_accumulator, "0", 0, 1e9, NULL, "initial value of the sums of squares", "optim.name=adagrad|ftrl") \
+    X(REAL, beta, "1", 0, 1e6, NULL, "added to the root of the sum of squares", "optim.name=ftrl")                     \
+    X(REAL, l1, "0", 0, 1e9, NULL, "L1 regularization: weights whose sum of gradients stays below this are 0",         \
+      "optim.name=ftrl")                                                                                               \
+    X(REAL, l2, "0", 0, 1e9, NULL, "L2 regularization", "optim.name=ftrl")                                             \
+    X(REAL, clip_norm, "0", 0, 1e9, NULL, "clip gradients to this global norm; 0: no clipping")                        \
     X(LIST, groups, "[]", 0, 0, NULL,                                                                                  \
-      "rules for parameters, by glob: [{match: \"*.bias\", weight_decay: 0, lr_scale: 0.1}, ...]; the first that "     \
-      "matches decides")                                                                                               \
-    X(NAME, schedule, "constant", 0, 0, "constant|step|cosine|linear|wsd",                                             \
-      "how the learning rate falls after warm-up; wsd: it stays, and falls at the end")                                \
-    X(INT, schedule_steps, "0", 0, 1e15, NULL, "steps after which the fall is over, 0 = those of all epochs")          \
-    X(INT, warmup_steps, "0", 0, 1e12, NULL, "steps over which the learning rate rises from 0")                        \
-    X(REAL, final_factor, "0", 0, 1, NULL, "cosine, linear, wsd: last learning rate as a part of lr")                  \
-    X(REAL, min_lr, "0", 0, 1e6, NULL, "cosine, linear, wsd: last learning rate; the greater of both counts")          \
-    X(REAL, fall_part, "0.2", 0, 1, NULL, "wsd: part of all steps in which the rate falls, the last ones")             \
-    X(NAME, fall_shape, "1-sqrt", 0, 0, "linear|cosine|1-sqrt", "wsd: how it falls in them")                           \
-    X(INT, step_every, "0", 0, 1e12, NULL, "step: steps between two falls, 0 = a third of the run")                    \
-    X(REAL, step_factor, "0.1", 0, 1, NULL, "step: each fall multiplies by this")
+      "parameter groups: rules by glob, [{match: \"*.bias\", weight_decay: 0, lr_scale: 0.1}, ...]; the first rule "   \
+      "that matches a name decides")                                                                                   \
+    X(ENUM, schedule, "constant", 0, 0, tri_lr_schedule,                                                               \
+      "learning rate after warm-up; wsd: constant, then a decay at the end (warmup-stable-decay)")                     \
+    X(INT, schedule_steps, "0", 0, 1e15, NULL, "decay steps; 0: the whole run", "optim.schedule!=constant")            \
+    X(INT, warmup_steps, "0", 0, 1e12, NULL, "steps over which the learning rate rises linearly from 0")               \
+    X(REAL, final_lr_fraction, "0", 0, 1, NULL, "final learning rate as a fraction of optim.lr",                       \
+      "optim.schedule=cosine|linear|wsd")                                                                              \
+    X(REAL, min_lr, "0", 0, 1e6, NULL, "final learning rate; the greater of this and optim.final_lr_fraction counts",  \
+      "optim.schedule=cosine|linear|wsd")                                                                              \
+    X(REAL, decay_fraction, "0.2", 0, 1, NULL, "fraction of all steps, at the end, in which the learning rate decays", \
+      "optim.schedule=wsd")                                                                                            \
+    X(ENUM, decay_shape, "1-sqrt", 0, 0, tri_decay_shape, "shape of that decay", "optim.schedule=wsd")                 \
+    X(INT, step_every, "0", 0, 1e12, NULL, "steps between two reductions of the learning rate; 0: a third of the run", \
+      "optim.schedule=step")                                                                                           \
+    X(REAL, step_factor, "0.1", 0, 1, NULL, "factor of each reduction", "optim.schedule=step")
 typedef struct tri_optim_config {
     TRI_OPTIM_OPTIONS(TRI_OPTION_FIELD)
 } tri_optim_config;

@@ -2,42 +2,43 @@
  *
  * schedule.c: the learning rate as a pure function of the step.
  *
- * Warm-up: step s of W has (s + 1) / W of the rate, so that the first step moves too. Behind it the fall runs over the
- * steps left, or with wsd over the last ones of all; it would reach its lowest at the step after the last.
+ * Warm-up: step s of W has (s + 1) / W of the rate, so that the first step updates the weights too. The decay follows
+ * over the remaining steps, or with wsd over the last ones; it would reach its lowest rate at the step after the last.
  */
 #include <math.h>
-#include <string.h>
 
 #include "base/status.h"
 #include "optim/optim.h"
 
-/* The lowest rate, as a part of lr. */
+/* The lowest rate, as a fraction of lr. */
 static double lowest(const tri_optim_config *config)
 {
-    double part = config->min_lr > 0 ? config->min_lr / config->lr : 0;
-    return part > config->final_factor ? part : config->final_factor;
+    double fraction = config->min_lr > 0 ? config->min_lr / config->lr : 0;
+    return fraction > config->final_lr_fraction ? fraction : config->final_lr_fraction;
 }
 
-/* Part of the rate that is left when `progress` in [0, 1] of the fall is over. */
-static double fall(const tri_optim_config *config, const char *shape, double progress)
+/* Fraction of the rate that is left when `progress` in [0, 1] of the decay is over. */
+static double decayed(const tri_optim_config *config, tri_decay_shape shape, double progress)
 {
     double low = lowest(config);
-    if (strcmp(shape, "cosine") == 0)
+    switch (shape) {
+    case TRI_DECAY_COSINE:
         return low + (1 - low) * 0.5 * (1 + cos(3.14159265358979323846 * progress));
-    if (strcmp(shape, "linear") == 0)
+    case TRI_DECAY_LINEAR:
         return 1 - (1 - low) * progress;
-    if (strcmp(shape, "1-sqrt") == 0)
+    case TRI_DECAY_SQRT:
         return 1 - (1 - low) * sqrt(progress);
+    }
     return 1;
 }
 
-/* The steps in which the rate stays where the warm-up has brought it end here, and the fall begins. */
-static int64_t fall_begin(const tri_optim_config *config, int64_t steps)
+/* The step at which the decay begins. */
+static int64_t decay_begin(const tri_optim_config *config, int64_t steps)
 {
     int64_t warmup = config->warmup_steps;
-    if (strcmp(config->schedule, "wsd") != 0)
+    if (config->schedule != TRI_LR_WSD)
         return warmup;
-    int64_t begin = steps - (int64_t)llround(config->fall_part * (double)steps);
+    int64_t begin = steps - (int64_t)llround(config->decay_fraction * (double)steps);
     return begin > warmup ? begin : warmup;
 }
 
@@ -48,16 +49,18 @@ double tri_schedule_rate(const tri_optim_config *config, int64_t step, int64_t s
         steps = config->schedule_steps;
     if (step < warmup)
         return config->lr * (double)(step + 1) / (double)warmup;
-    if (strcmp(config->schedule, "step") == 0) {
+    if (config->schedule == TRI_LR_STEP) {
         int64_t every = config->step_every > 0 ? config->step_every : steps / 3;
         return config->lr * pow(config->step_factor, every > 0 ? (double)(step / every) : 0);
     }
-    int64_t begin = fall_begin(config, steps);
-    if (step < begin)
+    int64_t begin = decay_begin(config, steps);
+    if (step < begin || config->schedule == TRI_LR_CONSTANT)
         return config->lr;
     double progress = steps > begin ? (double)(step - begin) / (double)(steps - begin) : 1;
-    bool wsd = strcmp(config->schedule, "wsd") == 0;
-    return config->lr * fall(config, wsd ? config->fall_shape : config->schedule, progress < 1 ? progress : 1);
+    tri_decay_shape shape = config->schedule == TRI_LR_WSD      ? config->decay_shape
+                            : config->schedule == TRI_LR_COSINE ? TRI_DECAY_COSINE
+                                                                : TRI_DECAY_LINEAR;
+    return config->lr * decayed(config, shape, progress < 1 ? progress : 1);
 }
 
 tri_status tri_schedule_check(const tri_optim_config *config)

@@ -3,8 +3,6 @@
  * table.c: the optimizers that there are, the options they hear, and the figures of a step.
  */
 #include <math.h>
-#include <stdio.h>
-#include <string.h>
 
 #include "base/containers.h"
 #include "optim/step.h"
@@ -12,29 +10,18 @@
 #define TRI_OPTION_STRUCT tri_optim_config
 static const tri_option rows[] = {TRI_OPTIM_OPTIONS(TRI_OPTION_ROW)};
 #undef TRI_OPTION_STRUCT
-const tri_option_table tri_optim_options = TRI_OPTION_TABLE("optim", tri_optim_config, rows, "how weights move");
+const tri_option_table tri_optim_options =
+    TRI_OPTION_TABLE("optim", tri_optim_config, rows, "optimizer and learning rate");
 
-static const tri_optim_ops *const table[] = {&tri_optim_sgd, &tri_optim_adam, &tri_optim_adamw, &tri_optim_adagrad,
-                                             &tri_optim_ftrl};
+static const tri_optim_ops *const table[] = {[TRI_OPTIM_SGD] = &tri_optim_sgd,
+                                             [TRI_OPTIM_ADAM] = &tri_optim_adam,
+                                             [TRI_OPTIM_ADAMW] = &tri_optim_adamw,
+                                             [TRI_OPTIM_ADAGRAD] = &tri_optim_adagrad,
+                                             [TRI_OPTIM_FTRL] = &tri_optim_ftrl};
 
 const char *const *tri_optim_names(void)
 {
-    static const char *const names[] = {"sgd", "adam", "adamw", "adagrad", "ftrl", NULL};
-    _Static_assert(TRI_COUNT_OF(names) == TRI_COUNT_OF(table) + 1, "one name for each row");
-    return names;
-}
-
-/* "sgd, adam or adamw" */
-static const char *names_print(char *text, size_t nbytes)
-{
-    size_t count = TRI_COUNT_OF(table), used = 0;
-    for (size_t i = 0; i < count && used < nbytes; i++)
-        used += (size_t)snprintf(text + used, nbytes - used, "%s%s",
-                                 i == 0          ? ""
-                                 : i + 1 < count ? ", "
-                                                 : " or ",
-                                 table[i]->name);
-    return text;
+    return tri_options_find(&tri_optim_options, "name")->words;
 }
 
 static tri_status check_config(const tri_optim_ops *ops, const tri_optim_config *config)
@@ -50,13 +37,9 @@ static tri_status check_config(const tri_optim_ops *ops, const tri_optim_config 
 
 tri_status optim_ops_find(const tri_optim_config *config, const tri_optim_ops **out)
 {
-    char names[128];
-    for (size_t i = 0; i < TRI_COUNT_OF(table); i++)
-        if (strcmp(table[i]->name, config->name) == 0) {
-            *out = table[i] == &tri_optim_sgd && config->momentum == 0 ? &tri_optim_sgd_plain : table[i];
-            return check_config(table[i], config);
-        }
-    return tri_fail(TRI_ECONFIG, "optim.name: want %s, got '%s'", names_print(names, sizeof(names)), config->name);
+    bool plain = config->name == TRI_OPTIM_SGD && config->momentum == 0;
+    *out = plain ? &tri_optim_sgd_plain : table[config->name];
+    return check_config(table[config->name], config);
 }
 
 optim_rates optim_rates_make(const tri_optim_config *config, const tri_optim_figures *figures, double lr_scale)

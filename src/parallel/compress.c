@@ -10,20 +10,20 @@
 #include "base/memory.h"
 #include "parallel/compress_impl.h"
 
-const tri_compress_ops *const tri_compress_table[] = {&tri_compress_bf16, &tri_compress_int8, &tri_compress_topk,
-                                                      &tri_compress_powersgd, NULL};
+const tri_compress_ops *const tri_compress_table[] = {[TRI_COMPRESS_NONE] = NULL,
+                                                      [TRI_COMPRESS_BF16] = &tri_compress_bf16,
+                                                      [TRI_COMPRESS_INT8] = &tri_compress_int8,
+                                                      [TRI_COMPRESS_TOPK] = &tri_compress_topk,
+                                                      [TRI_COMPRESS_POWERSGD] = &tri_compress_powersgd};
 
 const tri_compress_ops *tri_compress_find(const tri_parallel_config *config)
 {
-    for (int i = 0; tri_compress_table[i]; i++)
-        if (strcmp(tri_compress_table[i]->name, config->compress) == 0)
-            return tri_compress_table[i];
-    return NULL;
+    return tri_compress_table[config->compress];
 }
 
 bool tri_compress_is_used(const tri_parallel_config *config, int ranks, bool between_hosts)
 {
-    return tri_compress_find(config) && ranks > 1 && (between_hosts || strcmp(config->compress_between, "ranks") == 0);
+    return tri_compress_find(config) && ranks > 1 && (between_hosts || config->compress_between == TRI_COMPRESS_RANKS);
 }
 
 /* The entry that a gradient belongs to; NULL: the tail. */

@@ -3,8 +3,8 @@
  * compress_powersgd.c: each matrix M as P Q', of a few columns: one step of power iteration from the last sum's Q.
  *
  * P = sum of M Q, made orthonormal on every rank; Q = sum of M' P; the sum of M is taken for P Q'. Both travel in bf16.
- * What a rank's own M has besides crosses in two bits an element (parallel.compress_rest), and what those do not say
- * stays with it; or all of it stays, as in the source: Vogels, Karimireddy, Jaggi, "PowerSGD: practical low-rank
+ * What a rank's own M has besides crosses in two bits an element (parallel.compress_residual), and what those do not
+ * say stays with it; or all of it stays, as in the source: Vogels, Karimireddy, Jaggi, "PowerSGD: practical low-rank
  * gradient compression for distributed optimization", NeurIPS 2019. Here rows of P and Q are stored as columns
  * (transposed), so that all loops go along the rows of M; each sum has one order, whatever the threads.
  */
@@ -116,7 +116,7 @@ static tri_status powersgd_allocate(compress_powersgd *low, const tri_parallel_c
 
 static bool sends_rest(const tri_parallel_config *config)
 {
-    return strcmp(config->compress_rest, "none") != 0;
+    return config->compress_residual == TRI_RESIDUAL_TWO_BITS;
 }
 
 /* `values` are kept where nothing else keeps what is lost of them. */

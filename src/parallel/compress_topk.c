@@ -13,7 +13,7 @@
 
 static int64_t kept_count(const tri_parallel_config *config, int64_t count)
 {
-    int64_t kept = (int64_t)ceil(config->compress_keep * (double)count);
+    int64_t kept = (int64_t)ceil(config->compress_fraction * (double)count);
     return kept < count ? kept : count;
 }
 

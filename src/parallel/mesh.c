@@ -14,21 +14,6 @@
 enum { EDGE_DATA, EDGE_TENSOR, EDGE_PIPELINE, EDGE_COUNT };
 static const char *const edge_names[] = {"data", "tensor", "pipeline"};
 
-/* 0: auto. */
-static tri_status size_read(const char *name, const char *text, int *out)
-{
-    char *end;
-    if (strcmp(text, "auto") == 0) {
-        *out = 0;
-        return TRI_OK;
-    }
-    long size = strtol(text, &end, 10);
-    if (*end || end == text || size < 1 || size > 1 << 20)
-        return tri_fail(TRI_ECONFIG, "parallel.%s: want auto or a number of ranks, found '%s'", name, text);
-    *out = (int)size;
-    return TRI_OK;
-}
-
 /* The sizes as they were asked for: "data auto x tensor 2 x pipeline 1". */
 static const char *wish_print(const int size[EDGE_COUNT], char text[96])
 {
@@ -72,33 +57,28 @@ static tri_status zero_of_hosts(const int *host, tri_mesh *mesh)
 
 tri_status tri_mesh_zero_find(const tri_parallel_config *config, const int *host, tri_mesh *mesh)
 {
-    char *end;
-    const char *text = config->zero_ranks;
-    bool of_host = strcmp(text, "host") == 0;
+    int64_t each = config->zero_ranks;
     mesh->zero = mesh->data;
-    if (strcmp(text, "all") == 0 || tri_sync_spread(config, 2) == TRI_SPREAD_NOTHING)
+    if (each == TRI_ZERO_RANKS_ALL || tri_sync_spread(config, 2) == TRI_SPREAD_NOTHING)
         return TRI_OK;
-    if (of_host)
+    if (each == TRI_ZERO_RANKS_HOST)
         return host && mesh->data > 1 ? zero_of_hosts(host, mesh) : TRI_OK;
-    long each = strtol(text, &end, 10);
-    if (*end || end == text || each < 1)
-        return tri_fail(TRI_ECONFIG, "parallel.zero_ranks: want all, host or a number of ranks, found '%s'", text);
     if (each < 2 || mesh->data % each != 0)
-        return tri_fail(TRI_ECONFIG, "parallel.zero_ranks: want 2 or more that divide the %d data ranks, found %ld",
-                        mesh->data, each);
+        return tri_fail(TRI_ECONFIG, "parallel.zero_ranks: want 2 or more that divide the %d data ranks, found %lld",
+                        mesh->data, (long long)each);
     mesh->zero = (int)each;
     return TRI_OK;
 }
 
 tri_status tri_mesh_shape(const tri_parallel_config *config, int ranks, tri_mesh *mesh)
 {
-    const char *const wanted[EDGE_COUNT] = {config->data, config->tensor, config->pipeline};
+    const int64_t wanted[EDGE_COUNT] = {config->data, config->tensor, config->pipeline};
     int size[EDGE_COUNT], open = -1;
     int64_t fixed = 1;
     char text[96];
     *mesh = (tri_mesh){0};
     for (int i = 0; i < EDGE_COUNT; i++) {
-        TRI_TRY(size_read(edge_names[i], wanted[i], &size[i]));
+        size[i] = wanted[i] == TRI_OPTION_AUTO ? 0 : (int)wanted[i];
         if (size[i] == 0 && open >= 0)
             return tri_fail(TRI_ECONFIG, "parallel.%s and parallel.%s are both auto: give one of them a number",
                             edge_names[open], edge_names[i]);

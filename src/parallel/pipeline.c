@@ -83,9 +83,9 @@ static int made_by(const tri_pipe_schedule *s, int rank, tri_pipe_action a)
     return -1;
 }
 
-static tri_status table_make(const tri_pipeline *p, const char *name, bool training, pipe_table *table)
+static tri_status table_make(const tri_pipeline *p, tri_pipe_kind kind, bool training, pipe_table *table)
 {
-    TRI_TRY(tri_pipe_schedule_make(name, p->ranks, p->each, p->micro_count, training, &table->schedule));
+    TRI_TRY(tri_pipe_schedule_make(kind, p->ranks, p->each, p->micro_count, training, &table->schedule));
     const tri_pipe_schedule *s = &table->schedule;
     table->receives = tri_alloc_zero((size_t)s->action_count, sizeof(int));
     table->makes = tri_alloc_zero((size_t)s->action_count, sizeof(int));

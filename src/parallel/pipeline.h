@@ -25,8 +25,8 @@ typedef struct tri_pipeline_setup {
     const tri_stages *stages;      /* as many as ranks, or each rank several; the same on all ranks */
     const tri_params *params;      /* borrowed; of tri_stages_wanted(), marked by tri_stages_mark() */
     const tri_graph_config *graph; /* of all graphs; shards: of a micro-batch, a power of two; span and slots are set */
-    const char *schedule;          /* tri_pipe_schedule_names */
-    const tri_tree_part *parts;    /* the shards as whole subtrees in order, the same on all ranks */
+    tri_pipe_kind schedule;
+    const tri_tree_part *parts; /* the shards as whole subtrees in order, the same on all ranks */
     int part_count;
     int rank;     /* that events of this one name */
     bool overlap; /* gradients may be ready while others are computed */

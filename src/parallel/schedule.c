@@ -9,8 +9,6 @@
 #include "base/status.h"
 #include "parallel/schedule_impl.h"
 
-const char tri_pipe_schedule_names[] = "gpipe|1f1b|interleaved";
-
 /* --- rows --- */
 
 /* Micro-batches go through the chunks of a rank in groups, of as many as there are ranks or a few more where their
@@ -47,7 +45,7 @@ static void row_fill(const tri_pipe_schedule *s, int rank, int ahead)
 
 static int ahead_of(const tri_pipe_schedule *s, int rank)
 {
-    if (!s->training || strcmp(s->name, "gpipe") == 0)
+    if (!s->training || s->kind == TRI_PIPE_GPIPE)
         return s->micros * s->each;
     if (s->each == 1)
         return s->ranks - 1 - rank;
@@ -56,20 +54,13 @@ static int ahead_of(const tri_pipe_schedule *s, int rank)
 
 /* --- making --- */
 
-static tri_status check_wanted(const char *name, int ranks, int each, int micros, const char **out)
+static tri_status check_wanted(tri_pipe_kind kind, int ranks, int each, int micros)
 {
-    static const char *const names[] = {"gpipe", "1f1b", "interleaved"};
-    *out = NULL;
-    for (size_t i = 0; i < TRI_COUNT_OF(names); i++)
-        if (strcmp(names[i], name) == 0)
-            *out = names[i];
-    if (!*out)
-        return tri_fail(TRI_ECONFIG, "parallel.schedule: want %s, got '%s'", tri_pipe_schedule_names, name);
     if (ranks < 1 || micros < 1)
         return tri_fail(TRI_ECONFIG, "pipeline: want at least 1 rank and 1 micro-batch, got %d and %d", ranks, micros);
-    bool interleaved = strcmp(name, "interleaved") == 0;
+    bool interleaved = kind == TRI_PIPE_INTERLEAVED;
     if (interleaved ? each < 2 || ranks < 2 : each != 1)
-        return tri_fail(TRI_ECONFIG, "parallel.schedule %s wants %s, got %d and %d", name,
+        return tri_fail(TRI_ECONFIG, "parallel.schedule %s wants %s, got %d and %d", tri_pipe_kind_word(kind),
                         interleaved ? "2 or more ranks with 2 or more chunks each" : "ranks with 1 chunk each", ranks,
                         each);
     if ((int64_t)ranks * each > 1 << 16 || (int64_t)micros * each > 1 << 24)
@@ -95,12 +86,12 @@ static tri_status allocate(tri_pipe_schedule *s)
     return TRI_OK;
 }
 
-tri_status tri_pipe_schedule_make(const char *name, int ranks, int each, int micros, bool training,
+tri_status tri_pipe_schedule_make(tri_pipe_kind kind, int ranks, int each, int micros, bool training,
                                   tri_pipe_schedule *out)
 {
     *out = (tri_pipe_schedule){0};
-    tri_pipe_schedule s = {.ranks = ranks, .each = each, .micros = micros, .training = training};
-    TRI_TRY(check_wanted(name, ranks, each, micros, &s.name));
+    tri_pipe_schedule s = {.kind = kind, .ranks = ranks, .each = each, .micros = micros, .training = training};
+    TRI_TRY(check_wanted(kind, ranks, each, micros));
     s.action_count = micros * each * (training ? 2 : 1);
     tri_status status = allocate(&s);
     for (int r = 0; status == TRI_OK && r < ranks; r++)
@@ -153,7 +144,7 @@ static tri_status run_next(tri_pipe_schedule *s, int rank, int *done, int at)
         return tri_fail(TRI_EINVAL,
                         "schedule %s: action %d of rank %d: want the next micro-batch of one of its chunks, got %s of "
                         "micro-batch %d through chunk %d",
-                        s->name, at, rank, a.backward ? "backward" : "forward", a.micro, a.chunk);
+                        tri_pipe_kind_word(s->kind), at, rank, a.backward ? "backward" : "forward", a.micro, a.chunk);
     done[2 * a.chunk + a.backward]++;
     int held = done[2 * a.chunk] - done[2 * a.chunk + 1];
     if (held > s->slots[a.chunk])
@@ -175,7 +166,7 @@ static tri_status run_all(tri_pipe_schedule *s, int *done, int *at)
             continue;
         tri_pipe_action a = s->actions[r][at[r]];
         return tri_fail(TRI_EINVAL, "schedule %s: rank %d waits for ever before %s of micro-batch %d through chunk %d",
-                        s->name, r, a.backward ? "backward" : "forward", a.micro, a.chunk);
+                        tri_pipe_kind_word(s->kind), r, a.backward ? "backward" : "forward", a.micro, a.chunk);
     }
     return TRI_OK;
 }
@@ -191,7 +182,7 @@ tri_status tri_pipe_schedule_check(tri_pipe_schedule *schedule)
     for (size_t c = 0; status == TRI_OK && c < chunks; c++) {
         if (done[2 * c] != schedule->micros || (schedule->training && done[2 * c + 1] != schedule->micros))
             status = tri_fail(TRI_EINVAL, "schedule %s: want %d micro-batches through chunk %zu, got %d up and %d down",
-                              schedule->name, schedule->micros, c, done[2 * c], done[2 * c + 1]);
+                              tri_pipe_kind_word(schedule->kind), schedule->micros, c, done[2 * c], done[2 * c + 1]);
         if (!schedule->training)
             schedule->slots[c] = 1;
     }

@@ -12,6 +12,11 @@
 #define TRI_PARALLEL_SCHEDULE_H
 
 #include "base/containers.h"
+#include "base/options.h"
+
+#define tri_pipe_kind_words(W)                                                                                         \
+    W(TRI_PIPE_GPIPE, "gpipe") W(TRI_PIPE_1F1B, "1f1b") W(TRI_PIPE_INTERLEAVED, "interleaved")
+TRI_ENUM(tri_pipe_kind)
 
 typedef struct tri_pipe_action {
     bool backward;
@@ -27,7 +32,7 @@ typedef struct tri_pipe_message {
 } tri_pipe_message;
 
 typedef struct tri_pipe_schedule {
-    const char *name;
+    tri_pipe_kind kind;
     int ranks, each, micros;
     bool training;               /* false: forward only */
     int action_count;            /* of each rank */
@@ -38,10 +43,8 @@ typedef struct tri_pipe_schedule {
     int *buffers[2];             /* [chunks]: incoming values, and gradients, that must have room at once */
 } tri_pipe_schedule;
 
-/* "gpipe|1f1b|interleaved": for lists of choices. */
-extern const char tri_pipe_schedule_names[];
 /* each: chunks a rank: 1, and for interleaved 2 or more. TRI_ECONFIG says what does not fit. */
-tri_status tri_pipe_schedule_make(const char *name, int ranks, int each, int micros, bool training,
+tri_status tri_pipe_schedule_make(tri_pipe_kind kind, int ranks, int each, int micros, bool training,
                                   tri_pipe_schedule *out);
 void tri_pipe_schedule_fini(tri_pipe_schedule *schedule);
 /* Each action once, on the rank of its chunk, micro-batches in order, and a run of it ends; fills in slots. A failure

@@ -19,23 +19,16 @@
 static const tri_option rows[] = {TRI_PARALLEL_OPTIONS(TRI_OPTION_ROW)};
 #undef TRI_OPTION_STRUCT
 const tri_option_table tri_parallel_options =
-    TRI_OPTION_TABLE("parallel", tri_parallel_config, rows, "how ranks share the work");
+    TRI_OPTION_TABLE("parallel", tri_parallel_config, rows, "layout and gradient synchronization");
 
-const tri_sync_ops *const tri_sync_table[] = {&tri_sync_ddp,   &tri_sync_zero1,  &tri_sync_zero2, &tri_sync_zero3,
-                                              &tri_sync_local, &tri_sync_diloco, &tri_sync_ps,    NULL};
-
-static const tri_sync_ops *ops_find(const tri_parallel_config *config)
-{
-    for (int i = 0; tri_sync_table[i]; i++)
-        if (strcmp(tri_sync_table[i]->name, config->sync) == 0)
-            return tri_sync_table[i];
-    return NULL;
-}
+const tri_sync_ops *const tri_sync_table[] = {
+    [TRI_SYNC_ALLREDUCE] = &tri_sync_ddp, [TRI_SYNC_ZERO1] = &tri_sync_zero1, [TRI_SYNC_ZERO2] = &tri_sync_zero2,
+    [TRI_SYNC_ZERO3] = &tri_sync_zero3,   [TRI_SYNC_LOCAL] = &tri_sync_local, [TRI_SYNC_DILOCO] = &tri_sync_diloco,
+    [TRI_SYNC_PS] = &tri_sync_ps};
 
 tri_spread tri_sync_spread(const tri_parallel_config *config, int ranks)
 {
-    const tri_sync_ops *ops = ops_find(config);
-    return ops && ranks > 1 ? ops->spread : TRI_SPREAD_NOTHING;
+    return ranks > 1 ? tri_sync_table[config->sync]->spread : TRI_SPREAD_NOTHING;
 }
 
 static int compare_shares(const void *a, const void *b)
@@ -98,7 +91,7 @@ static size_t array_nbytes(const tri_params *params)
 tri_status tri_sync_kept_make(tri_kept *kept, const tri_parallel_config *config, const tri_params *params,
                               int part_count, bool shared)
 {
-    if (ops_find(config) != &tri_sync_ddp || tri_compress_find(config))
+    if (config->sync != TRI_SYNC_ALLREDUCE || tri_compress_find(config))
         return TRI_OK;
     for (int p = 0; p < part_count; p++)
         TRI_TRY(tri_kept_make(kept, array_nbytes(params), shared && p == 0));
@@ -135,32 +128,27 @@ void tri_sync_arrays_free(tri_group *group, const tri_params *params, int part_c
 
 bool tri_sync_is_apart(const tri_parallel_config *config)
 {
-    const tri_sync_ops *ops = ops_find(config);
-    return ops && ops->meet;
-}
-
-static bool is_diloco(const tri_parallel_config *config)
-{
-    return ops_find(config) == &tri_sync_diloco;
+    return tri_sync_table[config->sync]->meet;
 }
 
 tri_status tri_sync_check(const tri_parallel_config *config)
 {
-    const tri_compress_ops *compress = tri_compress_find(config);
-    bool planned = strcmp(config->layout, "auto") == 0; /* then parallel.sync is not known yet */
-    if (!planned && strcmp(config->zero_ranks, "all") != 0 && tri_sync_spread(config, 2) == TRI_SPREAD_NOTHING)
-        return tri_fail(TRI_ECONFIG, "parallel.zero_ranks: %s goes with parallel.sync zero1, zero2 and zero3, not %s",
-                        config->zero_ranks, config->sync);
-    bool elements = compress == &tri_compress_bf16 || compress == &tri_compress_int8;
-    if (compress && ops_find(config) != &tri_sync_ddp && !(is_diloco(config) && elements))
-        return tri_fail(TRI_ECONFIG, "parallel.compress: %s goes with parallel.sync allreduce%s, not with %s",
-                        config->compress, elements ? " and diloco" : "", config->sync);
-    if (is_diloco(config) && config->outer_fragments > config->local_steps)
+    bool planned = config->layout == TRI_LAYOUT_AUTO; /* then parallel.sync is not known yet */
+    bool diloco = config->sync == TRI_SYNC_DILOCO;
+    if (!planned && config->zero_ranks != TRI_ZERO_RANKS_ALL && tri_sync_spread(config, 2) == TRI_SPREAD_NOTHING)
+        return tri_fail(TRI_ECONFIG, "parallel.zero_ranks requires parallel.sync zero1, zero2 or zero3, got %s",
+                        tri_sync_kind_word(config->sync));
+    bool elements = config->compress == TRI_COMPRESS_BF16 || config->compress == TRI_COMPRESS_INT8;
+    if (config->compress != TRI_COMPRESS_NONE && config->sync != TRI_SYNC_ALLREDUCE && !(diloco && elements))
+        return tri_fail(TRI_ECONFIG, "parallel.compress %s requires parallel.sync allreduce%s, got %s",
+                        tri_compress_kind_word(config->compress), elements ? " or diloco" : "",
+                        tri_sync_kind_word(config->sync));
+    if (diloco && config->outer_fragments > config->local_steps)
         return tri_fail(TRI_ECONFIG,
                         "parallel.outer_fragments is %lld but parallel.local_steps is %lld: want at most a fragment a "
                         "step",
                         (long long)config->outer_fragments, (long long)config->local_steps);
-    if (is_diloco(config) && config->outer_delay >= config->local_steps)
+    if (diloco && config->outer_delay >= config->local_steps)
         return tri_fail(TRI_ECONFIG,
                         "parallel.outer_delay is %lld but parallel.local_steps is %lld: want sums that come before the "
                         "fragment leaves again",
@@ -172,22 +160,20 @@ const char *tri_sync_bits(const tri_parallel_config *config, int ranks, bool bet
                           char text[TRI_SYNC_BITS_NBYTES])
 {
     text[0] = 0;
-    if (tri_sync_is_apart(config) && (ranks > 1 || is_diloco(config)))
+    if (tri_sync_is_apart(config) && (ranks > 1 || config->sync == TRI_SYNC_DILOCO))
         snprintf(text, TRI_SYNC_BITS_NBYTES, "not reproducible across layouts (parallel.sync %.16s on %d ranks)",
-                 config->sync, ranks);
+                 tri_sync_kind_word(config->sync), ranks);
     else if (tri_compress_is_used(config, ranks, between_hosts))
         snprintf(text, TRI_SYNC_BITS_NBYTES,
                  "not reproducible (parallel.compress %.16s on %d ranks: other layouts give "
                  "other bits)",
-                 config->compress, ranks);
+                 tri_compress_kind_word(config->compress), ranks);
     return text;
 }
 
 tri_status tri_sync_create(const tri_sync_setup *setup, tri_sync **out)
 {
-    const tri_sync_ops *ops = ops_find(setup->config);
-    if (!ops)
-        return tri_fail(TRI_ECONFIG, "parallel.sync: there is no strategy '%s'", setup->config->sync);
+    const tri_sync_ops *ops = tri_sync_table[setup->config->sync];
     if (ops == &tri_sync_ddp &&
         tri_compress_is_used(setup->config, tri_group_count(setup->group), setup->between_hosts))
         ops = &tri_sync_compressed;
@@ -245,9 +231,9 @@ static tri_status sums_memory(const tri_sync_setup *setup, tri_sync_place place,
     const tri_parallel_config *config = setup->config;
     size_t compressed = 0;
     bytes->outer = 0;
-    if (is_diloco(config))
+    if (config->sync == TRI_SYNC_DILOCO)
         return tri_outer_nbytes(config, setup->params, place.ranks, &bytes->outer);
-    if (ops_find(config) == &tri_sync_ddp && tri_compress_is_used(config, place.ranks, true))
+    if (config->sync == TRI_SYNC_ALLREDUCE && tri_compress_is_used(config, place.ranks, true))
         TRI_TRY(tri_sync_compressed_nbytes(setup, place.ranks, &compressed));
     bytes->gradients += compressed;
     return TRI_OK;

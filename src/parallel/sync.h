@@ -18,55 +18,96 @@
 #include "nn/graph.h"
 #include "optim/optim.h"
 #include "parallel/kept.h"
+#include "parallel/schedule.h"
 #include "ps/ps.h"
 #include "tensor/tree.h"
 
+#define tri_layout_source_words(W) W(TRI_LAYOUT_GIVEN, "given") W(TRI_LAYOUT_AUTO, "auto")
+TRI_ENUM(tri_layout_source)
+#define tri_cut_words(W) W(TRI_CUT_FLOPS, "flops") W(TRI_CUT_MEASURED, "measured")
+TRI_ENUM(tri_cut)
+#define tri_sync_kind_words(W)                                                                                         \
+    W(TRI_SYNC_ALLREDUCE, "allreduce")                                                                                 \
+    W(TRI_SYNC_ZERO1, "zero1")                                                                                         \
+    W(TRI_SYNC_ZERO2, "zero2")                                                                                         \
+    W(TRI_SYNC_ZERO3, "zero3") W(TRI_SYNC_LOCAL, "local") W(TRI_SYNC_DILOCO, "diloco") W(TRI_SYNC_PS, "ps")
+TRI_ENUM(tri_sync_kind)
+#define tri_zero_ranks_words(W) W(, "all") W(, "host")
+#define TRI_ZERO_RANKS_ALL      TRI_OPTION_WORD_COUNT(0)
+#define TRI_ZERO_RANKS_HOST     TRI_OPTION_WORD_COUNT(1)
+#define tri_ahead_mode_words(W) W(TRI_AHEAD_AUTO, "auto") W(TRI_AHEAD_ON, "on") W(TRI_AHEAD_OFF, "off")
+TRI_ENUM(tri_ahead_mode)
+#define tri_compress_kind_words(W)                                                                                     \
+    W(TRI_COMPRESS_NONE, "none")                                                                                       \
+    W(TRI_COMPRESS_BF16, "bf16")                                                                                       \
+    W(TRI_COMPRESS_INT8, "int8") W(TRI_COMPRESS_TOPK, "topk") W(TRI_COMPRESS_POWERSGD, "powersgd")
+TRI_ENUM(tri_compress_kind)
+#define tri_compress_scope_words(W) W(TRI_COMPRESS_HOSTS, "hosts") W(TRI_COMPRESS_RANKS, "ranks")
+TRI_ENUM(tri_compress_scope)
+#define tri_compress_residual_words(W) W(TRI_RESIDUAL_KEPT, "none") W(TRI_RESIDUAL_TWO_BITS, "two_bits")
+TRI_ENUM(tri_compress_residual)
+
 #define TRI_PARALLEL_OPTIONS(X)                                                                                        \
-    X(NAME, layout, "given", 0, 0, "given|auto",                                                                       \
-      "who lays the run out: given: the rows below; auto: what trireme plan chooses for the ranks that take part, "    \
-      "where rows are not given; parallel: auto is short for it")                                                      \
-    X(NAME, data, "auto", 0, 0, NULL, "ranks that share the batch out: auto (all that are left), or their number")     \
-    X(NAME, tensor, "1", 0, 0, NULL, "ranks that share each layer out: auto, or their number, a power of two")         \
+    X(ENUM, layout, "given", 0, 0, tri_layout_source,                                                                  \
+      "given: the layout below; auto: the layout that trireme plan chooses for the ranks of the run, as far as the "   \
+      "options below leave it open; 'parallel: auto' is short for it")                                                 \
+    X(COUNT, data, "auto", 1, 1048576, tri_auto, "data-parallel ranks; auto: all that tensor and pipeline leave")      \
+    X(COUNT, tensor, "1", 1, 1048576, tri_auto, "tensor-parallel ranks, a power of two")                               \
     X(INT, tensor_parts, "0", 0, 1024, NULL,                                                                           \
       "parts that each layer is cut into, a power of two that parallel.tensor divides: the bits depend on it, not on " \
-      "the ranks; 0 = parallel.tensor")                                                                                \
+      "the ranks; 0: parallel.tensor")                                                                                 \
     X(BOOL, sequence, "false", 0, 0, NULL,                                                                             \
-      "tensor ranks share out the tokens too, between the layers that are cut: less memory; the bits depend on it")    \
-    X(NAME, pipeline, "1", 0, 0, NULL, "stages that the layers are cut into: auto, or their number")                   \
-    X(NAME, schedule, "1f1b", 0, 0, "gpipe|1f1b|interleaved",                                                          \
-      "of a pipeline: gpipe: all micro-batches up, then all down; 1f1b: each down as soon as may be, less memory; "    \
-      "interleaved: 1f1b with parallel.chunks stages a rank, less idle, more messages")                                \
-    X(INT, chunks, "1", 1, 64, NULL, "stages that each rank of a pipeline has; interleaved wants 2 or more")           \
-    X(NAME, cut, "flops", 0, 0, "flops|measured", "what makes stages equal: operations, or seconds of a short run")    \
-    X(LIST, cut_at, "[]", 0, 0, NULL, "layers that stages begin with, such as [h.2, h.4], instead of parallel.cut")    \
-    X(NAME, sync, "allreduce", 0, 0, "allreduce|zero1|zero2|zero3|local|diloco|ps",                                    \
-      "who moves the weights: allreduce: every rank all of them; zero1: each its part, and keeps the optimizer's "     \
-      "state of that part alone; zero2: and its gradients; zero3: and its weights; local: each rank its own, "         \
-      "averaged now and then; diloco: each its own, and an outer "                                                     \
-      "step now and then; ps: parameter servers (--servers)")                                                          \
-    X(NAME, zero_ranks, "all", 0, 0, NULL,                                                                             \
-      "zero1, zero2, zero3: ranks that spread one copy of the state over themselves; the others of the batch have "    \
-      "copies of it: all, host (those of each host), or their number")                                                 \
-    X(INT, bucket_kib, "1024", 1, 1048576, NULL, "gradients sent together, KiB")                                       \
-    X(BOOL, overlap, "true", 0, 0, NULL, "send buckets while the backward pass goes on")                               \
-    X(NAME, ahead, "auto", 0, 0, "auto|on|off",                                                                        \
-      "begin the next step when the sums of its first layers are there, and let those go first; auto: between hosts")  \
-    X(NAME, compress, "none", 0, 0, "none|bf16|int8|topk|powersgd",                                                    \
-      "how matrices among the gradients cross between hosts (allreduce)")                                              \
-    X(NAME, compress_between, "hosts", 0, 0, "hosts|ranks",                                                            \
-      "hosts: the ranks of a host add up exactly first, and one of them sends; ranks: each rank sends")                \
-    X(INT, compress_block, "256", 16, 65536, NULL, "int8: elements that share a scale")                                \
-    X(REAL, compress_keep, "0.01", 1e-9, 1, NULL, "topk: part of the elements that is sent")                           \
-    X(INT, compress_rank, "4", 1, 1024, NULL, "powersgd: columns of each of the two thin matrices")                    \
-    X(NAME, compress_rest, "two_bits", 0, 0, "none|two_bits",                                                          \
-      "powersgd: what the thin matrices do not say: two_bits: crosses in two bits an element; none: is kept back")     \
-    X(INT, compress_after, "0", 0, 1e15, NULL, "allreduce: steps at the start of a run that nothing is compressed in") \
-    X(INT, local_steps, "50", 1, 1e9, NULL, "local, diloco: steps of each rank from one exchange to the next")         \
-    X(REAL, outer_lr, "0.7", 0, 100, NULL, "diloco: learning rate of the outer step")                                  \
-    X(REAL, outer_momentum, "0.9", 0, 1, NULL, "diloco: its momentum, in Nesterov's form")                             \
-    X(INT, outer_fragments, "1", 1, 4096, NULL, "diloco: parts of the weights that are exchanged in turns")            \
-    X(INT, outer_delay, "0", 0, 1e9, NULL, "diloco: steps that go on while the sums of a fragment travel")             \
-    X(REAL, outer_mix, "0.5", 0, 1, NULL, "diloco: part of a rank's own weights that stays where outer_delay is not 0")
+      "sequence parallelism: tensor ranks split the tokens too, between the layers that are cut: less memory; the "    \
+      "bits depend on it")                                                                                             \
+    X(COUNT, pipeline, "1", 1, 1048576, tri_auto,                                                                      \
+      "pipeline stages; a micro-batch has train.shards_at_once shards, 0: 1")                                          \
+    X(ENUM, schedule, "1f1b", 0, 0, tri_pipe_kind,                                                                     \
+      "gpipe: all forward, then all backward; 1f1b: one forward, one backward, which takes less memory; interleaved: " \
+      "1f1b with several stages per rank (parallel.chunks): less idle time, more messages",                            \
+      "parallel.pipeline!=1")                                                                                          \
+    X(INT, chunks, "1", 1, 64, NULL, "stages of each rank; interleaved needs 2 or more", "parallel.pipeline!=1")       \
+    X(ENUM, cut, "flops", 0, 0, tri_cut, "balance stages by operations, or by the measured seconds of a short run",    \
+      "parallel.pipeline!=1")                                                                                          \
+    X(LIST, cut_at, "[]", 0, 0, NULL,                                                                                  \
+      "first layer of each stage but the first, such as [h.2, h.4], instead of parallel.cut", "parallel.pipeline!=1")  \
+    X(ENUM, sync, "allreduce", 0, 0, tri_sync_kind,                                                                    \
+      "gradient synchronization: allreduce; zero1 shards optimizer state; zero2 also gradients; zero3 also weights; "  \
+      "local: local SGD; diloco; ps: parameter servers (--servers)")                                                   \
+    X(COUNT, zero_ranks, "all", 1, 1048576, tri_zero_ranks,                                                            \
+      "data ranks that shard one copy of the state: all, host (those of each host), or their number; the other data "  \
+      "ranks hold further copies",                                                                                     \
+      "parallel.sync=zero1|zero2|zero3")                                                                               \
+    X(INT, bucket_kib, "1024", 1, 1048576, NULL,                                                                       \
+      "size of a gradient bucket, KiB; with zero1 to zero3 also of weights")                                           \
+    X(BOOL, overlap, "true", 0, 0, NULL, "send buckets during the backward pass")                                      \
+    X(ENUM, ahead, "auto", 0, 0, tri_ahead_mode,                                                                       \
+      "start the next step when the sums of its first layers are complete, and send those first; auto: if ranks are "  \
+      "on several hosts",                                                                                              \
+      "parallel.sync=allreduce parallel.compress=none")                                                                \
+    X(ENUM, compress, "none", 0, 0, tri_compress_kind,                                                                 \
+      "compression of gradient matrices between hosts; with diloco, of the outer update (bf16, int8); vectors, "       \
+      "running statistics and the loss are always exact",                                                              \
+      "parallel.sync=allreduce|diloco")                                                                                \
+    X(ENUM, compress_between, "hosts", 0, 0, tri_compress_scope,                                                       \
+      "hosts: the ranks of a host add up exactly first, and one of them sends; ranks: each rank sends",                \
+      "parallel.sync=allreduce parallel.compress!=none")                                                               \
+    X(INT, compress_block, "256", 16, 65536, NULL, "elements that share a scale", "parallel.compress=int8")            \
+    X(REAL, compress_fraction, "0.01", 1e-9, 1, NULL, "fraction of the elements that is sent",                         \
+      "parallel.compress=topk")                                                                                        \
+    X(INT, compress_rank, "4", 1, 1024, NULL, "rank of the PowerSGD approximation", "parallel.compress=powersgd")      \
+    X(ENUM, compress_residual, "two_bits", 0, 0, tri_compress_residual,                                                \
+      "PowerSGD residual: quantized to 2 bits, or (none) kept as error feedback", "parallel.compress=powersgd")        \
+    X(INT, compress_after, "0", 0, 1e15, NULL, "steps at the start of a run without compression",                      \
+      "parallel.sync=allreduce parallel.compress!=none")                                                               \
+    X(INT, local_steps, "50", 1, 1e9, NULL, "steps of each rank between two exchanges", "parallel.sync=local|diloco")  \
+    X(REAL, outer_lr, "0.7", 0, 100, NULL, "learning rate of the outer optimizer", "parallel.sync=diloco")             \
+    X(REAL, outer_momentum, "0.9", 0, 1, NULL, "Nesterov momentum of the outer optimizer", "parallel.sync=diloco")     \
+    X(INT, outer_fragments, "1", 1, 4096, NULL, "fragments of the weights that are exchanged in turns",                \
+      "parallel.sync=diloco")                                                                                          \
+    X(INT, outer_delay, "0", 0, 1e9, NULL, "steps that continue while the sums of a fragment travel",                  \
+      "parallel.sync=diloco")                                                                                          \
+    X(REAL, outer_mix, "0.5", 0, 1, NULL, "fraction of a rank's own weights that stays when sums arrive late",         \
+      "parallel.sync=diloco parallel.outer_delay!=0")
 typedef struct tri_parallel_config {
     TRI_PARALLEL_OPTIONS(TRI_OPTION_FIELD)
 } tri_parallel_config;
@@ -180,7 +221,7 @@ struct tri_sync {
 };
 
 /* All rows, NULL at the end. */
-extern const tri_sync_ops *const tri_sync_table[];
+extern const tri_sync_ops *const tri_sync_table[]; /* by tri_sync_kind */
 /* Whether each rank moves weights of its own, and by its own gradients alone, from one exchange to the next. */
 bool tri_sync_is_apart(const tri_parallel_config *config);
 /* Options that do not go together. */

@@ -76,7 +76,7 @@ static tri_status find_leaders(sync_compressed *small, const tri_parallel_config
     bool shared = false;
     for (int r = 0; r < tri_group_count(small->group); r++)
         shared = shared || tri_group_host_first(small->group, r) != r;
-    if (!shared || strcmp(config->compress_between, "ranks") == 0) {
+    if (!shared || config->compress_between == TRI_COMPRESS_RANKS) {
         small->leaders = small->group;
         return TRI_OK;
     }

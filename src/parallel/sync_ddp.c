@@ -66,7 +66,7 @@ static bool goes_ahead(const sync_ddp *ddp, const tri_sync_setup *setup)
 {
     enum { FEW_BUCKETS = 2 };
     bool wanted =
-        strcmp(setup->config->ahead, "on") == 0 || (strcmp(setup->config->ahead, "auto") == 0 && setup->between_hosts);
+        setup->config->ahead == TRI_AHEAD_ON || (setup->config->ahead == TRI_AHEAD_AUTO && setup->between_hosts);
     return wanted && ddp->overlap && !ddp->alone && ddp->buckets.count > FEW_BUCKETS;
 }
 

@@ -36,7 +36,7 @@ typedef struct sync_ps {
     int64_t clock;                           /* of the weights that are here or on their way */
     bool coming;                             /* some may be on their way */
     bool late;                               /* with backup workers: others were chosen in this step */
-    int64_t deals, dealt; /* with ps.deal demand: parts of a batch, else 0; number of the one dealt */
+    int64_t deals, dealt; /* with ps.schedule dynamic: parts of a batch, else 0; number of the one dealt */
 } sync_ps;
 
 static sync_ps *ps_of(tri_sync *sync)
@@ -107,10 +107,10 @@ static tri_status ps_open(sync_ps *ps, const tri_sync_setup *setup)
     TRI_TRY(tri_ps_spec_of(setup->params, servers->config, servers->optim, setup->leaves, servers->workers,
                            servers->steps, &ps->spec));
     ps->spec.job = servers->job;
-    if (tri_ps_consistency(servers->config) == PS_BSP || servers->config->replicas > 1) /* else one server goes back */
+    if (servers->config->consistency == PS_BSP || servers->config->replicas > 1) /* else one server goes back */
         ps->spec.era = tri_ps_client_era(servers->client);
     ps->last_step = servers->last_step;
-    ps->consistency = tri_ps_consistency(servers->config);
+    ps->consistency = servers->config->consistency;
     ps->deals = tri_ps_deals(servers->config, servers->workers);
     ps->dealt = -1;
     int64_t first = tri_tree_first(setup->leaves, servers->worker, servers->workers);

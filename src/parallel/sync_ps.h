@@ -17,7 +17,8 @@ tri_status tri_sync_ps_take(tri_sync *sync, int64_t step);
 /* A server that was lost, to hold what it held after `clock` steps (tri_ps_dense_refill). */
 tri_status tri_sync_ps_refill(tri_sync *sync, int server, int64_t clock, int64_t known, const float *values,
                               const float *const *state, int state_count, int *blocks, int64_t *now);
-/* ps.deal demand, before the first step: the first part, whose step is *step; sync->part says which. Else nothing. */
+/* ps.schedule dynamic, before the first step: the first part, whose step is *step; sync->part says which. Else nothing.
+ */
 tri_status tri_sync_ps_deal(tri_sync *sync, int64_t *step);
 /* The weights as the servers have them, where ps.values rounds them on their way; and as they are computed with. */
 tri_status tri_sync_ps_meet(tri_sync *sync);

@@ -13,12 +13,6 @@
 #include "parallel/schedule.h"
 #include "tensor/tree.h"
 
-const char *const tri_plan_sync_names[TRI_PLAN_SYNC_COUNT] = {
-#define SYNC_NAME(member, name) [member] = (name),
-    TRI_PLAN_SYNCS(SYNC_NAME)
-#undef SYNC_NAME
-};
-
 #define VALUE_NBYTES 4.0
 #define POOL_UNITS   3 /* that a sharded worker holds whole at a time */
 
@@ -50,12 +44,12 @@ const char *tri_layout_print(const tri_layout *layout, char text[96])
         at += snprintf(text + at, 96 - (size_t)at, " x tensor %d", layout->tensor);
     if (layout->pipeline > 1)
         at += snprintf(text + at, 96 - (size_t)at, " x pipeline %d", layout->pipeline);
-    if (layout->sync != TRI_PLAN_ALLREDUCE)
-        at += snprintf(text + at, 96 - (size_t)at, ", %s", tri_plan_sync_names[layout->sync]);
+    if (layout->sync != TRI_SYNC_ALLREDUCE)
+        at += snprintf(text + at, 96 - (size_t)at, ", %s", tri_sync_kind_word(layout->sync));
     if (layout->zero > 0)
         at += snprintf(text + at, 96 - (size_t)at, " over %d", layout->zero);
     if (layout->pipeline > 1)
-        at += snprintf(text + at, 96 - (size_t)at, ", %s", layout->schedule);
+        at += snprintf(text + at, 96 - (size_t)at, ", %s", tri_pipe_kind_word(layout->schedule));
     if (layout->chunks > 1)
         snprintf(text + at, 96 - (size_t)at, " of %d", layout->chunks);
     return text;
@@ -224,10 +218,10 @@ static void cost_data(const sums *v, const tri_plan_chunk *most, tri_plan_cost *
     const tri_plan_chunk *chunk = &v->chunks[0];
     double weights = VALUE_NBYTES * most->values, grads = VALUE_NBYTES * (most->values + most->tie_values);
     double up = v->runs * v->run_samples * chunk->up_s, down = v->runs * v->run_samples * chunk->down_s;
-    tri_plan_sync sync = v->layout->sync;
+    tri_sync_kind sync = v->layout->sync;
     if (v->data.count == 1)
         return;
-    if (sync == TRI_PLAN_ALLREDUCE) {
+    if (sync == TRI_SYNC_ALLREDUCE) {
         double seconds = bucket_calls_s(v, v->data, TRI_PLAN_SUM, grads, 1);
         cost->sum_s = exposed(v, v->data, seconds, grads, down);
         cost->wire += tri_plan_call_nbytes(v->data, TRI_PLAN_SUM, grads);
@@ -235,9 +229,9 @@ static void cost_data(const sums *v, const tri_plan_chunk *most, tri_plan_cost *
     }
     cost_scatter(v, grads, down, cost);
     double gather = bucket_calls_s(v, v->zero, TRI_PLAN_GATHER, weights, 1);
-    cost->wire += (sync == TRI_PLAN_ZERO3 ? 2 * v->runs : 1) * tri_plan_call_nbytes(v->zero, TRI_PLAN_GATHER, weights);
+    cost->wire += (sync == TRI_SYNC_ZERO3 ? 2 * v->runs : 1) * tri_plan_call_nbytes(v->zero, TRI_PLAN_GATHER, weights);
     switch (sync) {
-    case TRI_PLAN_ZERO3:
+    case TRI_SYNC_ZERO3:
         cost->gather_s = v->runs * (exposed(v, v->zero, gather, weights, up / v->runs) +
                                     exposed(v, v->zero, gather, weights, down / v->runs));
         break;
@@ -291,13 +285,13 @@ static void cost_memory(const sums *v, const tri_plan_chunk *most, tri_plan_cost
     double values = most->values, ranks = v->zero.count, arrays = gradient_arrays(v);
     double unit = fmin(values, fmax(most->largest, v->job->bucket_nbytes / VALUE_NBYTES));
     double pool = POOL_UNITS * VALUE_NBYTES * unit, all = VALUE_NBYTES * (values + most->tie_values);
-    tri_plan_sync sync = v->zero.count > 1 ? v->layout->sync : TRI_PLAN_ALLREDUCE;
-    bool whole = sync < TRI_PLAN_ZERO2 || v->runs > 1;
-    cost->weights = sync == TRI_PLAN_ZERO3 ? VALUE_NBYTES * values / ranks + pool : VALUE_NBYTES * values;
+    tri_sync_kind sync = v->zero.count > 1 ? v->layout->sync : TRI_SYNC_ALLREDUCE;
+    bool whole = sync < TRI_SYNC_ZERO2 || v->runs > 1;
+    cost->weights = sync == TRI_SYNC_ZERO3 ? VALUE_NBYTES * values / ranks + pool : VALUE_NBYTES * values;
     cost->gradients = whole ? arrays * all : all / ranks + arrays * pool;
-    if (v->data.count > 1 && sync == TRI_PLAN_ALLREDUCE)
+    if (v->data.count > 1 && sync == TRI_SYNC_ALLREDUCE)
         cost->gradients += v->job->compress_nbytes * values;
-    cost->optimizer = v->job->states * VALUE_NBYTES * values / (sync == TRI_PLAN_ALLREDUCE ? 1 : ranks);
+    cost->optimizer = v->job->states * VALUE_NBYTES * values / (sync == TRI_SYNC_ALLREDUCE ? 1 : ranks);
     cost->memory = cost->weights + cost->gradients + cost->optimizer + cost->activations;
 }
 
@@ -336,7 +330,7 @@ tri_status tri_plan_cost_find(const tri_plan_job *job, const tri_plan_cluster *c
         cost->activations = chunks[0].activations;
     tri_plan_chunk most = largest_stage(&v);
     cost_data(&v, &most, cost);
-    double owned = layout->sync == TRI_PLAN_ALLREDUCE ? most.values : most.values / zero;
+    double owned = layout->sync == TRI_SYNC_ALLREDUCE ? most.values : most.values / zero;
     cost->optimizer_s =
         owned * (tri_plan_optim_s(cluster, job->states) + (job->clips ? tri_plan_norm_s(cluster) : 0)) * cluster->crowd;
     cost_memory(&v, &most, cost);

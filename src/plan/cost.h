@@ -6,28 +6,15 @@
 #ifndef TRI_PLAN_COST_H
 #define TRI_PLAN_COST_H
 
+#include "parallel/sync.h"
 #include "plan/cluster.h"
-
-/* X(name of the enum, parallel.sync) */
-#define TRI_PLAN_SYNCS(X)                                                                                              \
-    X(TRI_PLAN_ALLREDUCE, "allreduce")                                                                                 \
-    X(TRI_PLAN_ZERO1, "zero1")                                                                                         \
-    X(TRI_PLAN_ZERO2, "zero2")                                                                                         \
-    X(TRI_PLAN_ZERO3, "zero3")
-typedef enum tri_plan_sync {
-#define TRI_PLAN_SYNC_MEMBER(member, name) member,
-    TRI_PLAN_SYNCS(TRI_PLAN_SYNC_MEMBER)
-#undef TRI_PLAN_SYNC_MEMBER
-        TRI_PLAN_SYNC_COUNT
-} tri_plan_sync;
-extern const char *const tri_plan_sync_names[TRI_PLAN_SYNC_COUNT];
 
 typedef struct tri_layout {
     int data, tensor, pipeline;
-    tri_plan_sync sync;
-    const char *schedule; /* of a pipeline; "" where there is none */
-    int chunks;           /* of a stage: 1, interleaved: more */
-    int zero;             /* data ranks that share one copy of the state (parallel.zero_ranks), 0: all */
+    tri_sync_kind sync;     /* TRI_SYNC_ALLREDUCE to TRI_SYNC_ZERO3 */
+    tri_pipe_kind schedule; /* of a pipeline */
+    int chunks;             /* of a stage: 1, interleaved: more */
+    int zero;               /* data ranks that share one copy of the state (parallel.zero_ranks), 0: all */
 } tri_layout;
 
 /* A part of the model that one worker runs: all of it, or a chunk of its stage. */

@@ -21,7 +21,7 @@
 #define MEMORY_SHARE 0.9  /* of what a worker has: some is the program's own */
 #define CHUNKS       2    /* of a stage, interleaved, where nobody says */
 
-static const char *const schedules[] = {"1f1b", "gpipe", "interleaved"};
+static const tri_pipe_kind schedules[] = {TRI_PIPE_1F1B, TRI_PIPE_GPIPE, TRI_PIPE_INTERLEAVED};
 
 typedef struct search {
     tri_plan_models *models;
@@ -44,17 +44,6 @@ static const char *print_nbytes(double nbytes, char text[32])
         nbytes /= 1024;
     snprintf(text, 32, "%.*f %s", nbytes < 100 ? 1 : 0, nbytes, units[unit]);
     return text;
-}
-
-/* Whether this build's parallel.`field` knows the choice. */
-static bool is_choice(const char *field, const char *choice)
-{
-    const tri_option *row = tri_options_find(&tri_parallel_options, field);
-    const size_t nbytes = strlen(choice);
-    for (const char *at = row && row->choices ? row->choices : ""; *at; at += strcspn(at, "|"), at += *at == '|')
-        if (strcspn(at, "|") == nbytes && strncmp(at, choice, nbytes) == 0)
-            return true;
-    return false;
 }
 
 static tri_status row_add(const search *v, const tri_plan_row *row)
@@ -102,7 +91,7 @@ static tri_status refuse(const search *v, const tri_layout *layout, const char *
 }
 
 /* Data ranks that share one copy of the state, as parallel.zero_ranks says. */
-static tri_status zero_find(const search *v, const tri_layout *layout, const char *zero_ranks, int *zero)
+static tri_status zero_find(const search *v, const tri_layout *layout, int64_t zero_ranks, int *zero)
 {
     tri_parallel_config config;
     tri_mesh mesh = {.data = layout->data, .tensor = layout->tensor, .pipeline = layout->pipeline};
@@ -113,11 +102,9 @@ static tri_status zero_find(const search *v, const tri_layout *layout, const cha
     for (int r = 0; r < workers; r++)
         host[r] = tri_plan_host_next(v->models->cluster, &at, r);
     tri_options_defaults(&tri_parallel_options, &config);
-    tri_status status = tri_options_set(&tri_parallel_options, &config, "sync", tri_plan_sync_names[layout->sync]);
-    if (status == TRI_OK)
-        status = tri_options_set(&tri_parallel_options, &config, "zero_ranks", zero_ranks);
-    if (status == TRI_OK)
-        status = tri_mesh_zero_find(&config, host, &mesh);
+    config.sync = layout->sync;
+    config.zero_ranks = zero_ranks;
+    tri_status status = tri_mesh_zero_find(&config, host, &mesh);
     tri_free(host);
     *zero = mesh.zero < mesh.data ? mesh.zero : 0;
     return status;
@@ -128,17 +115,17 @@ static bool is_uneven(const search *v, const tri_layout *layout)
 {
     const tri_plan_job *job = &v->models->setup->job;
     bool pieces = tri_plan_run_shards(job, layout) < tri_plan_shards_of(job, layout->data);
-    return layout->sync == TRI_PLAN_ZERO3 && pieces && job->shards % layout->data != 0;
+    return layout->sync == TRI_SYNC_ZERO3 && pieces && job->shards % layout->data != 0;
 }
 
 /* A strategy that spreads the state: over all who share the batch, and over those of a host; or as it is wanted. */
 static tri_status rows_of_zero(const search *v, tri_layout layout, const tri_plan_chunk *chunks)
 {
-    const char *wanted = v->wish->zero_ranks;
+    int64_t wanted = v->wish->zero_ranks;
     if (is_uneven(v, &layout))
         return refuse(v, &layout,
                       "zero3 with pieces of the batch wants a number of data ranks that divides train.shards");
-    tri_status status = zero_find(v, &layout, wanted ? wanted : "host", &layout.zero);
+    tri_status status = zero_find(v, &layout, wanted ? wanted : TRI_ZERO_RANKS_HOST, &layout.zero);
     if (status == TRI_ECONFIG && wanted)
         return refuse(v, &layout, tri_last_error());
     if (status != TRI_OK && status != TRI_ECONFIG)
@@ -153,16 +140,15 @@ static tri_status rows_of_zero(const search *v, tri_layout layout, const tri_pla
 /* All strategies of a mesh that was cut into chunks. */
 static tri_status rows_of_chunks(const search *v, tri_layout layout, const tri_plan_chunk *chunks)
 {
-    bool copies = v->wish->zero_ranks && strcmp(v->wish->zero_ranks, "all") != 0;
-    for (int sync = 0; sync < TRI_PLAN_SYNC_COUNT; sync++) {
-        const char *name = tri_plan_sync_names[sync];
-        bool pointless = sync == TRI_PLAN_ALLREDUCE ? layout.data > 1 && copies : layout.data == 1;
-        if (layout.pipeline > 1 && sync == TRI_PLAN_ZERO2 && !v->wish->sync)
+    bool copies = v->wish->zero_ranks && v->wish->zero_ranks != TRI_ZERO_RANKS_ALL;
+    for (tri_sync_kind sync = TRI_SYNC_ALLREDUCE; sync <= TRI_SYNC_ZERO3; sync++) {
+        bool pointless = sync == TRI_SYNC_ALLREDUCE ? layout.data > 1 && copies : layout.data == 1;
+        if (layout.pipeline > 1 && sync == TRI_SYNC_ZERO2 && !v->wish->sync)
             continue; /* gradients of micro-batches are whole: zero1 by another name */
-        if (pointless || !is_choice("sync", name) || (v->wish->sync && strcmp(v->wish->sync, name) != 0))
+        if (pointless || (v->wish->sync && *v->wish->sync != sync))
             continue;
-        layout.sync = (tri_plan_sync)sync;
-        TRI_TRY(sync == TRI_PLAN_ALLREDUCE ? row_find(v, &layout, chunks) : rows_of_zero(v, layout, chunks));
+        layout.sync = sync;
+        TRI_TRY(sync == TRI_SYNC_ALLREDUCE ? row_find(v, &layout, chunks) : rows_of_zero(v, layout, chunks));
     }
     return TRI_OK;
 }
@@ -176,7 +162,7 @@ static tri_status rows_of_stages(const search *v, tri_layout layout, bool *refus
     tri_status status = tri_plan_models_chunks(v->models, &layout, chunks);
     *refused = status == TRI_ECONFIG;
     if (*refused) {
-        layout.schedule = "";
+        layout.schedule = TRI_PIPE_1F1B;
         status = refuse(v, &layout, tri_last_error());
     } else if (status == TRI_OK)
         status = rows_of_chunks(v, layout, chunks);
@@ -191,8 +177,8 @@ static tri_status rows_of_schedules(const search *v, tri_layout layout)
     if (layout.pipeline == 1)
         return rows_of_stages(v, layout, &refused);
     for (size_t i = 0; i < TRI_COUNT_OF(schedules) && !refused; i++) {
-        bool interleaved = strcmp(schedules[i], "interleaved") == 0;
-        if (interleaved != (layout.chunks > 1) || (v->wish->schedule && strcmp(v->wish->schedule, schedules[i]) != 0))
+        bool interleaved = schedules[i] == TRI_PIPE_INTERLEAVED;
+        if (interleaved != (layout.chunks > 1) || (v->wish->schedule && *v->wish->schedule != schedules[i]))
             continue;
         layout.schedule = schedules[i];
         TRI_TRY(rows_of_stages(v, layout, &refused));
@@ -211,11 +197,11 @@ static tri_status rows_of_mesh(const search *v, tri_layout layout)
     }
     if (layout.pipeline == 1 || v->wish->chunks <= 1)
         TRI_TRY(rows_of_schedules(v, layout));
-    bool wanted = !v->wish->schedule || strcmp(v->wish->schedule, "interleaved") == 0;
+    bool wanted = !v->wish->schedule || *v->wish->schedule == TRI_PIPE_INTERLEAVED;
     if (layout.pipeline == 1 || !wanted || v->wish->chunks == 1)
         return TRI_OK;
     layout.chunks = v->wish->chunks > 1 ? v->wish->chunks : CHUNKS;
-    layout.schedule = "interleaved";
+    layout.schedule = TRI_PIPE_INTERLEAVED;
     return rows_of_schedules(v, layout);
 }
 
@@ -317,7 +303,7 @@ tri_status tri_plan_list_make(tri_plan_models *models, const tri_plan_wish *wish
             layout.tensor = tensor;
             layout.pipeline = pipeline;
             layout.chunks = 1;
-            layout.schedule = "";
+            layout.schedule = TRI_PIPE_1F1B;
             TRI_TRY(rows_of_mesh(&v, layout));
         }
     }

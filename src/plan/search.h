@@ -16,10 +16,12 @@ typedef struct tri_plan_row {
     char refusal[400]; /* why it cannot be; "": it can */
 } tri_plan_row;
 
-/* What is looked at: 0 and NULL: everything. */
+/* What the search is restricted to; 0 and NULL: not. */
 typedef struct tri_plan_wish {
     int data, tensor, pipeline, chunks;
-    const char *sync, *schedule, *zero_ranks;
+    const tri_sync_kind *sync;
+    const tri_pipe_kind *schedule;
+    int64_t zero_ranks;
 } tri_plan_wish;
 
 typedef struct tri_plan_list {

@@ -18,7 +18,7 @@
 /* Values that lose bits on the way do so shard by shard, so that the same are lost for any number of workers. */
 static int parts_cut(const tri_kv_table *table, int64_t first, int64_t count, tri_tree_part *parts)
 {
-    if (table->spec.wire == PS_WIRE_F32)
+    if (table->spec.table.values == PS_WIRE_F32)
         return tri_tree_parts(table->spec.table.shards, first, count, parts);
     for (int64_t i = 0; i < count; i++)
         parts[i] = (tri_tree_part){first + i, 1};
@@ -82,7 +82,7 @@ tri_status tri_kv_table_open(tri_kv *kv, const char *name, int dim, const char *
     table->kv = kv;
     tri_status status = ps_kv_spec_make(name, dim, kv->client->setup.workers, options, &table->spec);
     table->id = ps_kv_table_id(table->spec.name);
-    if (status == TRI_OK && table->spec.consistency == PS_BSP)
+    if (status == TRI_OK && table->spec.table.consistency == PS_BSP)
         status = parts_make(table);
     if (status == TRI_OK)
         status = tri_kv_table_ask(table);
@@ -176,10 +176,10 @@ tri_status tri_kv_push(tri_kv_table *table, int64_t shard, const uint64_t *keys,
 {
     kv_batch batch = {
         .kind = PS_KV_PUSH, .keys = keys, .rows = rows, .count = count, .adds = adds(table), .lends = !work};
-    if (table->spec.consistency != PS_BSP && shard != -1)
+    if (table->spec.table.consistency != PS_BSP && shard != -1)
         return tri_fail(TRI_EINVAL, "table '%s' is %s: there are no shards: want -1, got %lld", table->spec.name,
-                        table->spec.table.consistency, (long long)shard);
-    if (table->spec.consistency != PS_BSP)
+                        ps_consistency_word(table->spec.table.consistency), (long long)shard);
+    if (table->spec.table.consistency != PS_BSP)
         return batch_run(table, &batch, NULL, "pushing rows", work);
     if (count < 0 || count > PS_ROWS_MAX)
         return tri_fail(TRI_EINVAL, "table '%s': %lld rows", table->spec.name, (long long)count);
@@ -206,7 +206,7 @@ tri_status tri_kv_push_pull(tri_kv_table *table, const uint64_t *keys, const flo
                       .count = count,
                       .adds = adds(table),
                       .lends = !work && are_apart(table, rows, to, count)};
-    if (table->spec.consistency == PS_BSP)
+    if (table->spec.table.consistency == PS_BSP)
         return tri_fail(TRI_EINVAL, "table '%s' is bsp: what comes of a push is there after tri_kv_clock()",
                         table->spec.name);
     return batch_run(table, &batch, to, "pushing and pulling rows", work);
@@ -231,7 +231,7 @@ tri_status tri_kv_table_clock(tri_kv_table *table)
     }
     for (int p = 0; p < table->part_count; p++)
         table->parts[p].is_out = false;
-    if (table->spec.consistency != PS_BSP) {
+    if (table->spec.table.consistency != PS_BSP) {
         ps_head head = {.kind = PS_KV_CLOCK, .clock = table->step + 1};
         TRI_TRY(tri_ps_kv_ask(client, NULL, table, &head, NULL, true, "the end of a step"));
     }
@@ -307,7 +307,7 @@ static tri_status array_shard_push(tri_kv_array *array, int64_t shard, const flo
 tri_status tri_kv_array_push(tri_kv_array *array, int64_t shard, const float *values, tri_kv_work **work)
 {
     const tri_kv_table *table = array->table;
-    if (table->spec.consistency == PS_BSP && table->total % table->spec.table.dim != 0)
+    if (table->spec.table.consistency == PS_BSP && table->total % table->spec.table.dim != 0)
         return array_shard_push(array, shard, values, work);
     return tri_kv_push(array->table, shard, array->keys, values, array->count, work);
 }

@@ -105,7 +105,7 @@ tri_status tri_ps_dense_tail_wait(tri_ps_dense *dense, int64_t clock, float sums
  * whether this worker's parts are in the step, and which step comes next. */
 void tri_ps_dense_vote(tri_ps_dense *dense, int64_t clock);
 bool tri_ps_dense_counted(tri_ps_dense *dense, int64_t *next);
-/* ps.deal demand: the number of the next part, when all pushes of parts before `done` were queued. */
+/* ps.schedule dynamic: the number of the next part, when all pushes of parts before `done` were queued. */
 tri_status tri_ps_dense_deal(tri_ps_dense *dense, int64_t done, int64_t *part);
 /* bsp with clipping: squares of the whole gradient, blocks[params.block_count]; and by what it is to be multiplied. */
 tri_status tri_ps_dense_squares_wait(tri_ps_dense *dense, int64_t clock, double *blocks);

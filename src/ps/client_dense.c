@@ -73,7 +73,7 @@ tri_status tri_ps_dense_open(tri_ps_client *client, const ps_spec *spec, bool st
         return TRI_ENOMEM;
     *dense = (tri_ps_dense){.client = client,
                             .spec = spec,
-                            .consistency = tri_ps_consistency(&spec->ps),
+                            .consistency = spec->ps.consistency,
                             .coded = tri_ps_is_coded(&spec->ps),
                             .values = values,
                             .tail_clock = -1,

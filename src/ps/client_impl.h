@@ -104,7 +104,7 @@ struct tri_ps_dense {
     int64_t chosen_clock; /* that step, -1: none */
     bool counted;       /* the latest answer was of the step that was asked for, and this worker is among the chosen */
     int64_t next_clock; /* as it says */
-    int64_t deal_asked; /* with ps.deal demand: parts before this one are done, -1: nothing is asked */
+    int64_t deal_asked; /* with ps.schedule dynamic: parts before this one are done, -1: nothing is asked */
     int64_t dealt;      /* the latest part */
     int64_t move_clock; /* of the latest move, -1: none */
     float move_scale;

@@ -39,7 +39,7 @@ static void work_fail(tri_kv_work *work, tri_status status, const char *message)
 static bool is_straight(const ps_call *call, const ps_head *head)
 {
     const ps_kv_spec *spec = call->spec;
-    if (!call->work || !call->pulls || call->count == 0 || call->lender || spec->wire != PS_WIRE_F32)
+    if (!call->work || !call->pulls || call->count == 0 || call->lender || spec->table.values != PS_WIRE_F32)
         return false;
     uint32_t first = ps_call_at(call, 0), dim = (uint32_t)spec->table.dim;
     for (int64_t i = 1; call->at && i < call->count; i++)

@@ -44,7 +44,7 @@ static int64_t keys_cut(const ps_rows_body *body, const ps_call *call, size_t di
 /* The rows of a call, whose whole body this is, that lie in some of its slots. */
 static tri_status rows_cut(const ps_call *from, const unsigned char *whole, ps_call *call, ps_rows_room *room)
 {
-    int dim = (int)from->spec->table.dim, wire = from->spec->wire;
+    int dim = (int)from->spec->table.dim, wire = from->spec->table.values;
     bool pushes = from->head.kind == PS_KV_PUSH;
     ps_rows_body body;
     TRI_TRY(ps_rows_body_read(whole, (size_t)from->head.nbytes, from->head.block, dim, wire, pushes, room, &body));

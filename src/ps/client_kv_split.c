@@ -140,13 +140,13 @@ static size_t values_write(const tri_kv_table *table, const kv_batch *batch, con
                            int64_t listed, unsigned char *to)
 {
     int64_t dim = table->spec.table.dim;
-    const ps_wire *wire = &ps_wires[table->spec.wire];
-    float *values = table->spec.wire == PS_WIRE_F32 ? (float *)(void *)to : table->kv->scratch.values;
+    const ps_wire *wire = &ps_wires[table->spec.table.values];
+    float *values = table->spec.table.values == PS_WIRE_F32 ? (float *)(void *)to : table->kv->scratch.values;
     if (!batch->rows)
         return 0;
     if (!lie)
         rows_list(table, batch, lot, values);
-    if (lie || table->spec.wire != PS_WIRE_F32)
+    if (lie || table->spec.table.values != PS_WIRE_F32)
         wire->write(lie ? lie : values, listed * dim, dim, to, NULL);
     return wire->nbytes(listed * dim, dim);
 }
@@ -173,7 +173,7 @@ static bool keys_lend(const kv_batch *batch, const kv_lot *lot, bool lends_rows,
 /* What a server may know them by; `end` is that of the keys' bytes. */
 static void keys_hash(const tri_kv_table *table, const uint64_t *keys, int64_t count, uint64_t end, ps_call *call)
 {
-    if (table->spec.consistency != PS_ASYNC || count < PS_LIST_LEAST)
+    if (table->spec.table.consistency != PS_ASYNC || count < PS_LIST_LEAST)
         return;
     call->hash = XXH3_128bits(keys, (size_t)count * sizeof(*keys));
     call->keys_nbytes = (size_t)end - sizeof(ps_slots);
@@ -183,7 +183,7 @@ static void keys_hash(const tri_kv_table *table, const uint64_t *keys, int64_t c
 static tri_status body_make(const tri_kv_table *table, const kv_batch *batch, const kv_lot *lot, ps_call *call)
 {
     kv_scratch *scratch = &table->kv->scratch;
-    int dim = (int)table->spec.table.dim, wire = table->spec.wire;
+    int dim = (int)table->spec.table.dim, wire = table->spec.table.values;
     const float *lie = rows_lie(table, batch, lot);
     size_t nbytes = (size_t)lot->count * (size_t)dim * sizeof(float);
     bool lends = lie && batch->lends && wire == PS_WIRE_F32 && nbytes >= LENT_LEAST_NBYTES;
@@ -237,7 +237,8 @@ static ps_call *call_make(tri_kv_table *table, const kv_batch *batch, const kv_l
         return NULL;
     }
     int64_t values = (int64_t)call->head.block * dim;
-    call->weight = TRI_LETTER_NBYTES + call->head.nbytes + (pulls ? ps_wires[table->spec.wire].nbytes(values, dim) : 0);
+    call->weight =
+        TRI_LETTER_NBYTES + call->head.nbytes + (pulls ? ps_wires[table->spec.table.values].nbytes(values, dim) : 0);
     return call;
 }
 
@@ -290,9 +291,10 @@ static tri_status lots_make(const tri_kv_table *table, const kv_batch *batch, kv
         lots[owners[0]].count = batch->count;
         return TRI_OK;
     }
-    TRI_TRY(scratch_grow(
-        scratch, batch->count + 1,
-        batch->rows && table->spec.wire != PS_WIRE_F32 ? (size_t)batch->count * (size_t)table->spec.table.dim : 0));
+    TRI_TRY(scratch_grow(scratch, batch->count + 1,
+                         batch->rows && table->spec.table.values != PS_WIRE_F32
+                             ? (size_t)batch->count * (size_t)table->spec.table.dim
+                             : 0));
     pairs_make(table, owners, batch, scratch->pairs, scratch->pairs + scratch->room, firsts);
     for (int s = 0; s < servers; s++) {
         lots[s].pairs = scratch->pairs + firsts[s];
@@ -327,7 +329,8 @@ tri_status tri_ps_kv_split(tri_kv_table *table, const kv_batch *batch, tri_kv_wo
         return tri_fail(TRI_EINVAL, "table '%s': want 0 to %lld rows, got %lld", table->spec.name,
                         (long long)PS_ROWS_MAX, (long long)batch->count);
     if (batch->to_all || batch->count <= most) {
-        size_t nbytes = ps_rows_body_limit(batch->count, (int)table->spec.table.dim, table->spec.wire, batch->rows);
+        size_t nbytes =
+            ps_rows_body_limit(batch->count, (int)table->spec.table.dim, table->spec.table.values, batch->rows);
         if (nbytes > PS_BODY_LIMIT_NBYTES)
             return tri_fail(TRI_EINVAL, "table '%s': rows of one step's shards: want at most %zu bytes, got %zu",
                             table->spec.name, PS_BODY_LIMIT_NBYTES, nbytes);
@@ -362,14 +365,14 @@ static void rows_scatter(const ps_call *call, const tri_kv_work *work, const flo
 tri_status tri_ps_kv_scatter(const ps_call *call, const tri_kv_work *work, const void *body, size_t nbytes)
 {
     const ps_kv_spec *spec = &work->table->spec;
-    const ps_wire *wire = &ps_wires[spec->wire];
+    const ps_wire *wire = &ps_wires[spec->table.values];
     int64_t dim = spec->table.dim, count = (int64_t)call->head.block * dim;
     if (nbytes != wire->nbytes(count, dim))
         return tri_fail(TRI_EFORMAT, "table '%s': parameter server %d: want %zu bytes of rows, got %zu", spec->name,
                         call->server, wire->nbytes(count, dim), nbytes);
     if (nbytes == 0)
         return TRI_OK;
-    if (spec->wire == PS_WIRE_F32) {
+    if (spec->table.values == PS_WIRE_F32) {
         rows_scatter(call, work, body);
         return TRI_OK;
     }

@@ -209,15 +209,7 @@ static void bf16_read(const void *bytes, int64_t count, int64_t block, float *va
 }
 
 const ps_wire ps_wires[PS_WIRE_COUNT] = {
-    [PS_WIRE_F32] = {"f32", f32_nbytes, f32_write, f32_read},
-    [PS_WIRE_BF16] = {"bf16", bf16_nbytes, bf16_write, bf16_read},
-    [PS_WIRE_INT8] = {"int8", tri_int8_nbytes, tri_int8_encode, tri_int8_decode},
+    [PS_WIRE_F32] = {f32_nbytes, f32_write, f32_read},
+    [PS_WIRE_BF16] = {bf16_nbytes, bf16_write, bf16_read},
+    [PS_WIRE_INT8] = {tri_int8_nbytes, tri_int8_encode, tri_int8_decode},
 };
-
-int ps_wire_find(const char *name)
-{
-    for (int i = 0; i < PS_WIRE_COUNT; i++)
-        if (strcmp(ps_wires[i].name, name) == 0)
-            return i;
-    return -1;
-}

@@ -13,6 +13,7 @@
 
 #include "base/containers.h"
 #include "ps/key.h"
+#include "ps/ps.h"
 
 /* Bytes that count keys take at most. */
 size_t ps_keys_limit(int64_t count);
@@ -35,18 +36,14 @@ const uint64_t *ps_keys_lie(const void *bytes, size_t nbytes, int64_t count);
 
 /* A row is one way to tell values. `block`: how many share a scale, where there is one (a row of a table, or 256). */
 typedef struct ps_wire {
-    const char *name;
     size_t (*nbytes)(int64_t count, int64_t block);
     /* left: [count] what the bytes do not say, to be added to the next values (may be values); NULL: nobody asks. */
     void (*write)(const float *values, int64_t count, int64_t block, void *bytes, float *left);
     void (*read)(const void *bytes, int64_t count, int64_t block, float *values);
 } ps_wire;
 
-/* Their places are on the wire: append only. */
-enum { PS_WIRE_F32, PS_WIRE_BF16, PS_WIRE_INT8, PS_WIRE_COUNT };
+/* A row for each of ps_values. */
+enum { PS_WIRE_COUNT = PS_WIRE_INT8 + 1 };
 extern const ps_wire ps_wires[PS_WIRE_COUNT];
-#define PS_WIRE_NAMES "f32|bf16|int8" /* choices of an option */
-/* Place of the row of this name; -1: there is none. */
-int ps_wire_find(const char *name);
 
 #endif

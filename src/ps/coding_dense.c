@@ -28,10 +28,10 @@ typedef struct walk {
 
 static const ps_wire *wire_of(const ps_spec *spec, const tri_param *entry, int64_t count, bool gradients)
 {
-    int kind = ps_wire_find(spec->ps.values);
+    ps_values kind = spec->ps.values;
     if (entry->frozen && gradients)
         return NULL;
-    if (kind < 0 || entry->buffer || entry->frozen)
+    if (entry->buffer || entry->frozen)
         kind = PS_WIRE_F32;
     if (kind == PS_WIRE_INT8 && !gradients)
         kind = PS_WIRE_BF16;

@@ -60,19 +60,10 @@ static tri_status options_read(ps_kv_spec *spec, const tri_yaml *root, bool whol
     return TRI_OK;
 }
 
-/* Contradictions, and what names stand for. */
+/* Contradictions, and whether pushes are steps of the optimizer. */
 static tri_status spec_check(ps_kv_spec *spec)
 {
-    static const char *const consistencies[] = {"bsp", "ssp", "async"};
-    static const char *const initials[] = {"zero", "uniform", "normal"};
     const ps_table_config *table = &spec->table;
-    for (int i = 0; i < 3; i++) {
-        if (strcmp(table->consistency, consistencies[i]) == 0)
-            spec->consistency = (ps_consistency)i;
-        if (strcmp(table->initial, initials[i]) == 0)
-            spec->initial = (ps_initial)i;
-    }
-    spec->wire = ps_wire_find(table->values);
     spec->steps = strcmp(table->merge, "optim") == 0;
     if (spec->name[0] == '\0' || spec->workers < 1)
         return tri_fail(TRI_ECONFIG, "a table: there is no name, or no number of workers");

@@ -17,21 +17,22 @@
 #define TRI_PS_TABLE_OPTIONS(X)                                                                                        \
     X(INT, dim, "1", 1, 1048576, NULL, "values of a row")                                                              \
     X(NAME, merge, "add", 0, 0, NULL,                                                                                  \
-      "what a push does to a row: add, assign, min, max, optim (a step of the optimizer), or a name that the servers " \
-      "know")                                                                                                          \
-    X(NAME, initial, "zero", 0, 0, "zero|uniform|normal", "what a row begins with")                                    \
-    X(REAL, scale, "0.01", 0, 1e6, NULL, "of initial values: uniform in [-scale, scale), normal with this deviation")  \
-    X(INT, seed, "0", 0, 1e15, NULL, "of initial values")                                                              \
-    X(NAME, consistency, "async", 0, 0, "bsp|ssp|async",                                                               \
-      "bsp: a step's pushes are added up in the canonical order and merged once; ssp, async: each push at once")       \
+      "what a push does to a row: add, assign, min, max, optim (a step of the optimizer), or a function that the "     \
+      "servers have registered")                                                                                       \
+    X(ENUM, initial, "zero", 0, 0, ps_initial, "initial values of a row")                                              \
+    X(REAL, scale, "0.01", 0, 1e6, NULL,                                                                               \
+      "initial values: uniform in [-scale, scale), normal with this standard deviation")                               \
+    X(INT, seed, "0", 0, 1e15, NULL, "seed of initial values")                                                         \
+    X(ENUM, consistency, "async", 0, 0, ps_consistency,                                                                \
+      "bsp: pushes of a step are added up in the canonical order and merged once; ssp, async: each push at once")      \
     X(INT, staleness, "2", 0, 1e9, NULL, "ssp: steps that a worker may be ahead of the slowest one")                   \
     X(INT, shards, "8", 1, 1048576, NULL, "bsp: parts that each batch is cut into, a power of two")                    \
-    X(INT, steps, "0", 0, 1e15, NULL, "of the run: what the learning rate's schedule counts")                          \
-    X(NAME, values, "f32", 0, 0, PS_WIRE_NAMES, "how values travel")                                                   \
-    X(INT, evict_age, "0", 0, 1e9, NULL, "rows that nobody pushed to for so many steps go, 0 = never")                 \
-    X(INT, evict_fewer, "0", 0, 1e9, NULL, "rows with fewer pushes than this since the last look go, 0 = never")       \
-    X(INT, evict_most, "0", 0, 1e15, NULL, "rows that are kept, over all servers, the oldest go first; 0 = all")       \
-    X(INT, evict_every, "100", 1, 1e9, NULL, "steps between two looks")
+    X(INT, steps, "0", 0, 1e15, NULL, "steps of the run, for the schedule of the learning rate")                       \
+    X(ENUM, values, "f32", 0, 0, ps_values, "element type on the wire")                                                \
+    X(INT, evict_age, "0", 0, 1e9, NULL, "evict rows without a push for this many steps; 0: never")                    \
+    X(INT, evict_fewer, "0", 0, 1e9, NULL, "evict rows with fewer pushes than this since the last pass; 0: never")     \
+    X(INT, evict_most, "0", 0, 1e15, NULL, "rows to keep, over all servers; the oldest are evicted first; 0: all")     \
+    X(INT, evict_every, "100", 1, 1e9, NULL, "steps between two passes of eviction")
 typedef struct ps_table_config {
     TRI_PS_TABLE_OPTIONS(TRI_OPTION_FIELD)
 } ps_table_config;
@@ -42,10 +43,6 @@ typedef struct ps_kv_spec {
     int workers;
     ps_table_config table;
     tri_optim_config optim;
-    /* what options say: */
-    ps_consistency consistency;
-    ps_initial initial;
-    int wire;   /* row of ps_wires */
     bool steps; /* merge: optim */
 } ps_kv_spec;
 

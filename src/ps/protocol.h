@@ -97,7 +97,8 @@ typedef enum ps_kind {
 
 #define PS_FLAG_EXACT UINT16_C(128) /* PS_PULL, PS_VALUES: f32, whatever ps.values says */
 
-#define PS_FLAG_DEAL UINT16_C(256) /* PS_CLOCK, ps.deal demand: done with all parts before `clock` -> the next one */
+#define PS_FLAG_DEAL                                                                                                   \
+    UINT16_C(256) /* PS_CLOCK, ps.schedule dynamic: done with all parts before `clock` -> the next one */
 
 #define PS_FLAG_COPY UINT16_C(32) /* PS_KV_OPEN to a backup: the slots of this table follow */
 

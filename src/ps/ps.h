@@ -8,38 +8,56 @@
 #include "base/options.h"
 #include "tensor/tree.h"
 
+#define ps_consistency_words(W) W(PS_BSP, "bsp") W(PS_SSP, "ssp") W(PS_ASYNC, "async")
+TRI_ENUM(ps_consistency)
+/* Their places are on the wire: append only. */
+#define ps_values_words(W) W(PS_WIRE_F32, "f32") W(PS_WIRE_BF16, "bf16") W(PS_WIRE_INT8, "int8")
+TRI_ENUM(ps_values)
+#define ps_schedule_words(W) W(PS_STATIC, "static") W(PS_DYNAMIC, "dynamic")
+TRI_ENUM(ps_schedule)
+
 #define TRI_PS_OPTIONS(X)                                                                                              \
-    X(NAME, consistency, "bsp", 0, 0, "bsp|ssp|async",                                                                 \
-      "bsp: a step ends when all workers have pushed: the bits of all-reduce; ssp: each push moves the weights at "    \
-      "once, no worker runs ahead of the slowest by more than ps.staleness steps; async: nobody waits")                \
-    X(INT, staleness, "2", 0, 1e9, NULL, "ssp: steps that a worker may be ahead of the slowest one")                   \
+    X(ENUM, consistency, "bsp", 0, 0, ps_consistency,                                                                  \
+      "bsp (bulk synchronous): a step ends when all workers have pushed, with the bits of all-reduce; ssp (stale "     \
+      "synchronous): each push updates the weights at once, and no worker runs ahead of the slowest by more than "     \
+      "ps.staleness steps; async: no worker waits",                                                                    \
+      "parallel.sync=ps")                                                                                              \
+    X(INT, staleness, "2", 0, 1e9, NULL, "steps that a worker may be ahead of the slowest one",                        \
+      "parallel.sync=ps ps.consistency=ssp")                                                                           \
     X(BOOL, scale_lr, "true", 0, 0, NULL,                                                                              \
-      "ssp, async: each push moves by optim.lr / workers, so that an epoch does as much as with bsp; false: by "       \
-      "optim.lr")                                                                                                      \
-    X(NAME, values, "f32", 0, 0, "f32|bf16|int8",                                                                      \
-      "how gradients travel, each shard's by itself, and (f32, or else bf16) the weights that workers compute with")   \
+      "a push uses optim.lr / workers, so that an epoch does as much as with bsp; false: optim.lr",                    \
+      "parallel.sync=ps ps.consistency=ssp|async")                                                                     \
+    X(ENUM, values, "f32", 0, 0, ps_values,                                                                            \
+      "element type of gradients on the wire, int8 with a scale for 256 elements; weights return as f32, or as bf16 "  \
+      "for bf16 and int8. Anything but f32 sends the gradient of each shard by itself with bsp: keep train.shards as " \
+      "small as the number of workers",                                                                                \
+      "parallel.sync=ps")                                                                                              \
     X(INT, backup_workers, "0", 0, 1e6, NULL,                                                                          \
-      "bsp: a step ends when all workers but so many have pushed; the parts of those that are late are left out of "   \
-      "it, and they go on with the newest weights")                                                                    \
-    X(NAME, deal, "share", 0, 0, "share|demand",                                                                       \
-      "ssp, async: share: each worker has its part of each batch; demand: who is free takes the next part of the "     \
-      "batch, so that a slow worker does fewer")                                                                       \
-    X(INT, block_kib, "256", 16, 16384, NULL, "parameters are dealt to the servers in blocks of this size, KiB")       \
+      "a step ends when all workers but N have pushed; late gradients are dropped, and the late workers continue "     \
+      "with the newest weights; not reproducible",                                                                     \
+      "parallel.sync=ps ps.consistency=bsp")                                                                           \
+    X(ENUM, schedule, "static", 0, 0, ps_schedule,                                                                     \
+      "static: each worker has its part of each batch; dynamic: a free worker takes the next part of the batch, so "   \
+      "that a slow worker does fewer",                                                                                 \
+      "parallel.sync=ps ps.consistency=ssp|async")                                                                     \
+    X(INT, block_kib, "256", 16, 16384, NULL,                                                                          \
+      "parameters are distributed over the servers in blocks of this size, KiB", "parallel.sync=ps")                   \
     X(INT, replicas, "1", 1, 2, NULL,                                                                                  \
-      "servers that hold each block: 2: one that dies is replaced by its backup on another host, nothing is lost; 1: " \
-      "what it held comes from the newest checkpoint")                                                                 \
+      "servers that hold each block; 2: the backup, on another host if there are several, replaces a server that "     \
+      "dies, and nothing is lost; 1: its blocks are restored from the newest checkpoint",                              \
+      "parallel.sync=ps")                                                                                              \
     X(REAL, delay_compensation, "0", 0, 1e3, NULL,                                                                     \
-      "ssp, async: a late gradient g becomes g + this * g * g * (weights now - weights it is of); 0 = off")            \
-    X(REAL, retry_s, "60", 0.1, 1e6, NULL, "how long a worker tries to reach a server that does not answer")           \
+      "DC-ASGD: a late gradient g becomes g + C * g * g * (weights now - weights that g was computed with); 0: off",   \
+      "parallel.sync=ps ps.consistency=ssp|async")                                                                     \
+    X(REAL, retry_s, "60", 0.1, 1e6, NULL, "how long a worker retries a server that does not answer, seconds",         \
+      "parallel.sync=ps")                                                                                              \
     X(INT, window_kib, "16384", 1, 4194304, NULL,                                                                      \
-      "tables of rows: what a worker has under way to each server before it waits, KiB")
+      "tables of rows by key: data in flight to each server before a call waits, KiB", "parallel.sync=ps")
 typedef struct tri_ps_config {
     TRI_PS_OPTIONS(TRI_OPTION_FIELD)
 } tri_ps_config;
 extern const tri_option_table tri_ps_options; /* section "ps" */
 
-typedef enum ps_consistency { PS_BSP, PS_SSP, PS_ASYNC } ps_consistency;
-ps_consistency tri_ps_consistency(const tri_ps_config *config);
 /* Parts of a batch that are dealt one by one to whoever is free; 0: each worker has its share. */
 int64_t tri_ps_deals(const tri_ps_config *config, int workers);
 /* TRI_ECONFIG: options that do not go together, for so many workers. */

@@ -23,7 +23,7 @@ static tri_status announce(const tri_cluster *cluster, int number, const char *a
 static tri_status come_back(const tri_ps_config *ps, int number, bool trains, tri_ps_server *server)
 {
     if (ps->replicas < 2 && trains)
-        return tri_ps_server_restore(server, tri_ps_consistency(ps) == PS_BSP);
+        return tri_ps_server_restore(server, ps->consistency == PS_BSP);
     if (ps->replicas < 2)
         return tri_fail(TRI_EPEER,
                         "server %d was started again, but the rows that it held are lost: begin again with the newest "

@@ -134,7 +134,7 @@ static tri_status table_fill_in(const tri_ps_server *server, ps_table *table)
     if (spec->workers != server->setup.workers)
         return tri_fail(TRI_ECONFIG, "table '%s' is for %d workers, this job has %d", spec->name, spec->workers,
                         server->setup.workers);
-    table->consistency = tri_ps_consistency(&spec->ps);
+    table->consistency = spec->ps.consistency;
     table->tail_waits = tri_alloc_zero(workers, 1);
     table->clocks = tri_alloc_zero(workers, sizeof(int64_t));
     table->went_on = tri_alloc_zero(workers, sizeof(int64_t));
@@ -193,7 +193,7 @@ tri_status tri_ps_table_make(tri_ps_server *server, const ps_guest *guest, const
     table->number = server->table_count;
     server->tables[server->table_count++] = table;
     tri_log(TRI_LOG_INFO, "table '%s': %d of %d blocks, %s", table->spec.name, table->held, table->spec.cut_count,
-            table->spec.ps.consistency);
+            ps_consistency_word(table->spec.ps.consistency));
     *out = table;
     return TRI_OK;
 }

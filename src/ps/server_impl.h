@@ -82,7 +82,7 @@ typedef struct ps_table {
     int64_t *clocks;    /* [workers] steps that each has finished; INT64_MAX: it has left (with bsp nobody has) */
     int64_t *went_on;   /* [workers] the step that each has begun, as counted in `ahead`; bsp: see server_choose.c */
     uint64_t *left_out; /* [workers] bsp with backup workers: steps without each one's part */
-    int64_t *dealt;     /* [workers] with ps.deal demand: number of the part that each has under way, -1: none */
+    int64_t *dealt;     /* [workers] with ps.schedule dynamic: number of the part that each has under way, -1: none */
     int64_t next_deal;  /* of the next part */
     uint64_t ahead[64]; /* how often a worker went on so many steps ahead of the slowest (63: or more) */
     uint8_t **pulls;    /* [workers] blocks that each waits for, NULL: none */

@@ -180,7 +180,7 @@ static tri_status stats_print(const ps_kv *kv, int number, tri_string *out)
             number, table->spec.name, (long long)ps_sparse_count(table->rows), ps_sparse_nbytes(table->rows),
             (unsigned long long)table->pulled, (unsigned long long)table->pushed, (unsigned long long)table->twice,
             (long long)table->evicted, (unsigned long long)table->named, (unsigned long long)table->asked));
-        if (table->spec.consistency == PS_BSP)
+        if (table->spec.table.consistency == PS_BSP)
             continue;
         TRI_TRY(tri_string_appendf(out, "server %d, table '%s': pulls by steps ahead of the slowest worker:", number,
                                    table->spec.name));

@@ -190,7 +190,7 @@ static tri_status push_part(kv_table *table, const ps_head *head, const ps_rows_
 
 tri_status tri_ps_kv_push(kv_table *table, int worker, const ps_head *head, const ps_rows_body *body)
 {
-    bool gathers = table->spec.consistency == PS_BSP && !(head->flags & PS_FLAG_ASSIGN);
+    bool gathers = table->spec.table.consistency == PS_BSP && !(head->flags & PS_FLAG_ASSIGN);
     TRI_TRY(gathers ? push_part(table, head, body) : push_now(table, worker, head, body));
     for (int s = 0; s < PS_SLOTS; s++)
         if (ps_slots_has(&body->slots, s) && is_fresh(table, s, worker, head))
@@ -218,7 +218,7 @@ tri_status tri_ps_kv_pull(const kv_table *table, int64_t clock, const ps_rows_bo
     size_t dim = (size_t)table->spec.table.dim;
     bool is_behind = false;
     TRI_TRY(ps_sparse_pull(table->rows, body->look, body->keys, body->count, values));
-    if (table->spec.consistency != PS_BSP)
+    if (table->spec.table.consistency != PS_BSP)
         return TRI_OK;
     for (int s = 0; s < PS_SLOTS; s++)
         is_behind = is_behind || (ps_slots_has(&body->slots, s) && table->slots[s].clock > clock);

@@ -10,7 +10,7 @@ tri_status tri_ps_kv_clock(tri_ps_server *server, ps_guest *guest, kv_table *tab
     ps_slots slots;
     TRI_TRY(ps_rows_slots_read(body, head->nbytes, &slots));
     (void)tri_ps_kv_own_slots(server, guest, table, &slots);
-    if (table->spec.consistency == PS_BSP)
+    if (table->spec.table.consistency == PS_BSP)
         return tri_fail(TRI_EFORMAT, "table '%s' is bsp: its steps end with their pushes", table->spec.name);
     for (int s = 0; s < PS_SLOTS; s++) {
         int64_t *clock = &table->slots[s].clocks[guest->number];
@@ -111,7 +111,7 @@ tri_status tri_ps_kv_left(tri_ps_server *server, int worker)
     kv->left[worker] = true;
     for (int t = 0; t < kv->table_count; t++) {
         kv_table *table = kv->tables[t];
-        for (int s = 0; s < PS_SLOTS && table->spec.consistency != PS_BSP; s++) {
+        for (int s = 0; s < PS_SLOTS && table->spec.table.consistency != PS_BSP; s++) {
             table->slots[s].clocks[worker] = INT64_MAX;
             TRI_TRY(tri_ps_kv_clock_find(table, s));
         }

@@ -43,7 +43,7 @@ bool tri_ps_kv_is_elsewhere(const tri_ps_server *server, const ps_head *head, co
 /* Letters about this table need not say keys that came before: none of them waits, or is told a backup. */
 static bool may_be_named(const tri_ps_server *server, const kv_table *table)
 {
-    return table->spec.consistency == PS_ASYNC && !server->chain.line;
+    return table->spec.table.consistency == PS_ASYNC && !server->chain.line;
 }
 
 static bool is_new_to_all(const kv_table *table, int worker, const ps_head *head, const ps_slots *slots)
@@ -76,7 +76,7 @@ bool tri_ps_kv_is_unknown(const tri_ps_server *server, const ps_guest *guest, co
 
 static bool is_gathered(const kv_table *table, const ps_head *head)
 {
-    return table->spec.consistency == PS_BSP && head->kind == PS_KV_PUSH && !(head->flags & PS_FLAG_ASSIGN);
+    return table->spec.table.consistency == PS_BSP && head->kind == PS_KV_PUSH && !(head->flags & PS_FLAG_ASSIGN);
 }
 
 /* The fewest steps that one of these slots has finished. */
@@ -91,7 +91,7 @@ static int64_t slots_clock(const kv_table *table, const ps_slots *slots)
 
 static bool is_due(const kv_table *table, const ps_head *head, const ps_slots *slots)
 {
-    switch (table->spec.consistency) {
+    switch (table->spec.table.consistency) {
     case PS_BSP:
         return slots_clock(table, slots) >= head->clock;
     case PS_SSP:
@@ -139,7 +139,7 @@ static uint16_t listed_flag(const ps_guest *guest, const kv_table *table, const 
 
 static tri_status rows_answer(ps_guest *guest, kv_table *table, const ps_head *head, const ps_rows_body *body)
 {
-    const ps_wire *wire = &ps_wires[table->spec.wire];
+    const ps_wire *wire = &ps_wires[table->spec.table.values];
     int64_t dim = table->spec.table.dim, count = body->count * dim;
     size_t nbytes = wire->nbytes(count, dim);
     unsigned char *values = tri_ps_answer_room(guest->of, nbytes);
@@ -147,7 +147,7 @@ static tri_status rows_answer(ps_guest *guest, kv_table *table, const ps_head *h
         return TRI_ENOMEM;
     tri_status status;
     table->pulled += (uint64_t)body->count;
-    if (table->spec.wire == PS_WIRE_F32)
+    if (table->spec.table.values == PS_WIRE_F32)
         status = tri_ps_kv_pull(table, head->clock, body, (float *)(void *)values);
     else {
         float *plain = tri_alloc((size_t)count * sizeof(float));
@@ -180,8 +180,9 @@ static void ahead_count(kv_table *table, const ps_head *head, const ps_slots *sl
 static tri_status rows_check(const kv_table *table, const ps_head *head, ps_rows_body *body)
 {
     ps_slots slots;
-    bool bsp = table->spec.consistency == PS_BSP, pulls = head->kind == PS_KV_PULL || head->flags & PS_FLAG_PULL;
-    size_t nbytes = ps_wires[table->spec.wire].nbytes(body->count * table->spec.table.dim, table->spec.table.dim);
+    bool bsp = table->spec.table.consistency == PS_BSP, pulls = head->kind == PS_KV_PULL || head->flags & PS_FLAG_PULL;
+    size_t nbytes =
+        ps_wires[table->spec.table.values].nbytes(body->count * table->spec.table.dim, table->spec.table.dim);
     if (!(head->extra >= 0 && head->extra < 0x1p53))
         return tri_fail(TRI_EFORMAT, "push %g of table '%s'", head->extra, table->spec.name);
     if (head->clock < 0 || head->clock > UINT32_MAX)
@@ -215,8 +216,8 @@ static tri_status rows_take(tri_ps_server *server, ps_guest *guest, int worker, 
     ps_kv *kv = server->kv;
     ps_rows_body body;
     bool pushes = head->kind == PS_KV_PUSH;
-    TRI_TRY(ps_rows_body_read(bytes, head->nbytes, head->block, (int)table->spec.table.dim, table->spec.wire, pushes,
-                              &kv->room, &body));
+    TRI_TRY(ps_rows_body_read(bytes, head->nbytes, head->block, (int)table->spec.table.dim, table->spec.table.values,
+                              pushes, &kv->room, &body));
     if (!body.keys && guest->server >= 0)
         return tri_fail(TRI_EFORMAT, "table '%s': a forwarded letter without its keys", table->spec.name);
     TRI_TRY(rows_check(table, head, &body));
@@ -237,7 +238,7 @@ static tri_status rows_take(tri_ps_server *server, ps_guest *guest, int worker, 
     }
     if (!is_due(table, head, &body.slots))
         return wait_add(table, guest, worker, head, bytes);
-    if (table->spec.consistency != PS_BSP)
+    if (table->spec.table.consistency != PS_BSP)
         ahead_count(table, head, &body.slots);
     return rows_answer(guest, table, head, &body);
 }

@@ -100,7 +100,7 @@ static tri_status slot_save(kv_save *save, const kv_table *table, int slot)
 static bool slot_is_due(const kv_save *save, const kv_table *table, int slot)
 {
     return table->number < save->table_count && !save->saved[table->number][slot] &&
-           (table->spec.consistency != PS_BSP || table->slots[slot].clock >= save->due[table->number]);
+           (table->spec.table.consistency != PS_BSP || table->slots[slot].clock >= save->due[table->number]);
 }
 
 tri_status tri_ps_kv_save_before(const kv_table *table, int slot)

@@ -36,7 +36,7 @@ static tri_status merge_find(const ps_kv *kv, kv_table *table)
 static tri_status slots_make(const ps_kv *kv, kv_table *table)
 {
     size_t workers = (size_t)table->spec.workers;
-    bool bsp = table->spec.consistency == PS_BSP;
+    bool bsp = table->spec.table.consistency == PS_BSP;
     table->slots = tri_alloc_zero(PS_SLOTS, sizeof(kv_slot));
     table->last = tri_alloc_zero(PS_SLOTS * workers, sizeof(uint64_t));
     table->clocks = bsp ? NULL : tri_alloc_zero(PS_SLOTS * workers, sizeof(int64_t));
@@ -68,7 +68,7 @@ static tri_status table_fill_in(const ps_kv *kv, kv_table *table, const char *te
     ps_sparse_setup setup = {.name = spec->name,
                              .dim = (int)spec->table.dim,
                              .seed = (uint64_t)spec->table.seed,
-                             .initial = spec->initial,
+                             .initial = spec->table.initial,
                              .scale = (float)spec->table.scale,
                              .optim = spec->steps ? &spec->optim : NULL};
     TRI_TRY(ps_sparse_create(&setup, &table->rows));
@@ -107,7 +107,7 @@ tri_status tri_ps_kv_table_make(ps_kv *kv, const char *text, size_t nbytes, kv_t
     }
     kv->tables[kv->table_count++] = table;
     tri_log(TRI_LOG_DEBUG, "table '%s': rows of %lld, %s, %s", table->spec.name, (long long)table->spec.table.dim,
-            table->spec.table.merge, table->spec.table.consistency);
+            table->spec.table.merge, ps_consistency_word(table->spec.table.consistency));
     *out = table;
     return TRI_OK;
 }

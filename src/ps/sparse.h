@@ -17,12 +17,9 @@
 
 #define PS_MAX_DIM (1 << 20)
 
-/* What a row begins with. */
-typedef enum ps_initial {
-    PS_INITIAL_ZERO,
-    PS_INITIAL_UNIFORM, /* in [-scale, scale) */
-    PS_INITIAL_NORMAL   /* of deviation scale */
-} ps_initial;
+/* Initial values of a row: uniform in [-scale, scale), normal with deviation scale. */
+#define ps_initial_words(W) W(PS_INITIAL_ZERO, "zero") W(PS_INITIAL_UNIFORM, "uniform") W(PS_INITIAL_NORMAL, "normal")
+TRI_ENUM(ps_initial)
 
 typedef struct ps_sparse_setup {
     const char *name; /* of the table: initial values depend on it */

@@ -116,7 +116,7 @@ bool tri_schedule_stops(const tri_sweep *sweep, const tri_trials *trials, const 
     const tri_trial_point *last = tri_trial_last(trial);
     if (!last)
         return false;
-    if (sweep->tune.schedule[0] == 'm')
+    if (sweep->tune.schedule == TRI_SWEEP_MEDIAN)
         return last->step >= sweep->tune.min_steps && median_stops(sweep, trials, trial, last->step);
     for (int i = 0; i + 1 < sweep->rung_count; i++) {
         int came;

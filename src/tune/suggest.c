@@ -204,10 +204,10 @@ tri_status tri_suggest(const tri_sweep *sweep, tri_trials *trials, int number, t
 {
     double units[TRI_SPACE_MAX];
     *out = NULL;
-    if (sweep->tune.search[0] == 'g') {
+    if (sweep->tune.search == TRI_SEARCH_GRID) {
         if (!tri_space_grid_point(&sweep->space, number, units))
             return TRI_OK;
-    } else if (sweep->tune.search[0] == 't')
+    } else if (sweep->tune.search == TRI_SEARCH_TPE)
         TRI_TRY(tpe(sweep, trials, number, units));
     else
         at_random(sweep, number, units);

@@ -81,7 +81,7 @@ static tri_status text_keep(tri_sweep *sweep, const tri_yaml *root)
 static tri_status rungs_make(tri_sweep *sweep, const char *origin)
 {
     tri_tune_config *tune = &sweep->tune;
-    const bool asha = strcmp(tune->schedule, "asha") == 0;
+    const bool asha = tune->schedule == TRI_SWEEP_ASHA;
     if (asha && tune->steps == 0)
         return tri_fail(TRI_ECONFIG, "%s: schedule asha: want steps, those of a whole trial", origin);
     if (tune->min_steps == 0)
@@ -112,9 +112,9 @@ static tri_status check(tri_sweep *sweep, const char *path, bool outer)
         snprintf(sweep->config, sizeof(sweep->config), "%.*s/%s", (int)(slash - path), path, tune->config);
     else
         snprintf(sweep->config, sizeof(sweep->config), "%s", tune->config);
-    sweep->wants_most = strcmp(tune->metric, "test_accuracy") == 0 || strcmp(tune->metric, "test_r2") == 0;
-    sweep->wants_pace = strcmp(tune->metric, "step_seconds") == 0;
-    sweep->each_step = sweep->wants_pace || strcmp(tune->metric, "loss") == 0;
+    sweep->wants_most = tune->metric == TRI_METRIC_TEST_ACCURACY || tune->metric == TRI_METRIC_TEST_R2;
+    sweep->wants_pace = tune->metric == TRI_METRIC_STEP_SECONDS;
+    sweep->each_step = sweep->wants_pace || tune->metric == TRI_METRIC_LOSS;
     if (sweep->wants_pace && tune->parallel == 0) /* trials would take each other's memory and caches */
         tune->parallel = 1;
     TRI_TRY(rungs_make(sweep, path));
@@ -122,7 +122,7 @@ static tri_status check(tri_sweep *sweep, const char *path, bool outer)
         return TRI_OK;
     if (sweep->space.count == 0)
         return tri_fail(TRI_ECONFIG, "%s: want space, the options that trials change", path);
-    if (strcmp(tune->search, "grid") == 0)
+    if (tune->search == TRI_SEARCH_GRID)
         TRI_TRY_IN(tri_space_grid(&sweep->space, &grid), "%s", path);
     if (tune->trials == 0 || (grid > 0 && grid < tune->trials))
         tune->trials = grid > 0 ? grid : DEFAULT_TRIALS;

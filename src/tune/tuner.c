@@ -64,7 +64,7 @@ static tri_status memory_find(const tri_sweep *sweep, const char *const *words, 
         status = tri_config_model_find(&config);
     if (status == TRI_OK && !config.model)
         status = tri_fail(TRI_ECONFIG, "%s: model: want a name or layers", sweep->config);
-    if (status == TRI_OK && strcmp(config.parallel.layout, "auto") != 0)
+    if (status == TRI_OK && config.parallel.layout != TRI_LAYOUT_AUTO)
         status = tri_job_memory_plan(&config, workers, &memory);
     else
         memory = (tri_job_memory){0};
@@ -157,7 +157,7 @@ static double value_find(const tri_sweep *sweep, tri_tuner_slot *slot, const tri
         return NAN;
     if (sweep->wants_pace)
         return is_step ? tri_pace_median(&slot->pace) : NAN;
-    return tri_metrics_line_real(line, sweep->tune.metric);
+    return tri_metrics_line_real(line, tri_sweep_metric_word(sweep->tune.metric));
 }
 
 static void line_seen(void *arg, const tri_metrics_line *line)
@@ -175,8 +175,8 @@ static void line_seen(void *arg, const tri_metrics_line *line)
     if (by->slot->status != TRI_OK || trial->points.count == before)
         return;
     by->tuner->tell(by->tuner->arg, trial, tri_trial_last(trial));
-    if (sweep->tune.schedule[0] == 'm' && !by->slot->stops && done != trial->target && by->slot->child.pid > 0 &&
-        tri_schedule_stops(sweep, by->tuner->trials, trial))
+    if (sweep->tune.schedule == TRI_SWEEP_MEDIAN && !by->slot->stops && done != trial->target &&
+        by->slot->child.pid > 0 && tri_schedule_stops(sweep, by->tuner->trials, trial))
         tri_tuner_stop(by->tuner, trial);
 }
 
@@ -201,7 +201,8 @@ static void state_find(const tri_tuner *tuner, tri_tuner_slot *slot)
     if (!last || (trial->target > 0 && last->step < trial->target)) {
         trial->state = TRI_TRIAL_FAILED;
         snprintf(trial->error, sizeof(trial->error), "its last %s is of step %lld, want one of step %lld: %s",
-                 tuner->sweep->tune.metric, last ? (long long)last->step : 0LL, (long long)trial->target,
+                 tri_sweep_metric_word(tuner->sweep->tune.metric), last ? (long long)last->step : 0LL,
+                 (long long)trial->target,
                  trial->target > 0 ? "train.epochs are over before" : "the run evaluates nothing");
         return;
     }

@@ -1,6 +1,6 @@
-# words that change nothing are told, each with what it counts beside; those of the file and those that do are not
+# options without effect are warned about, with the condition that is not met; those of the file and those that apply are not
 printf 'model: {name: mlp, hidden: [16]}\ndata: {name: synthetic, synthetic_count: 640}\ntrain: {batch: 64, steps: 2}\nps: {staleness: 4}\noptim: {beta1: 0.8}\n' >c.yaml
-told() { trireme train c.yaml "$@" 2>&1 | sed -n 's/.*warn  *\[[a-z]* \([0-9]\)\] /\1: /p' | grep changes; echo; }
+told() { trireme train c.yaml "$@" 2>&1 | sed -n 's/.*warn  *\[[a-z]* \([0-9]\)\] /\1: /p' | grep "no effect"; echo; }
 told ps.consistency=ssp ps.staleness=1 optim.momentum=0.5
 told optim.beta2=0.9 optim.l1=1 train.spike_factor=4 monitor.notes=x
 told optim.name=adam optim.beta2=0.9 optim.schedule=cosine optim.min_lr=0.01 train.on_spike=skip train.spike_factor=4

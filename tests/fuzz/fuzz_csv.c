@@ -47,15 +47,15 @@ static tri_dataset *table_open(tri_data_config *config, const uint8_t *bytes, si
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t nbytes)
 {
-    static const char *const targets[] = {"[]", "[0]", "[1]", "[a, b]"}, *const missing[] = {"refuse", "mean"};
+    static const char *const targets[] = {"[]", "[0]", "[1]", "[a, b]"};
     tri_data_config config;
     if (nbytes < 1)
         return 0;
     tri_options_defaults(&tri_data_options, &config);
     config.classes = bytes[0] % 4 - 1;
     strcpy(config.target, targets[bytes[0] / 4 % 4]);
-    strcpy(config.missing, missing[bytes[0] / 16 % 2]);
-    strcpy(config.decimal, bytes[0] & 32 ? "comma" : "auto");
+    config.missing = bytes[0] & 16 ? TRI_MISSING_MEAN : TRI_MISSING_REFUSE;
+    config.decimal = bytes[0] & 32 ? TRI_DECIMAL_COMMA : TRI_DECIMAL_AUTO;
     tri_dataset *dataset = table_open(&config, bytes + 1, nbytes - 1);
     if (dataset == NULL)
         return 0;

@@ -12,7 +12,6 @@ size_t tri_fuzz_accepted;
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t nbytes)
 {
-    static const char *const windows[] = {"shifted", "fixed", "random"};
     tri_data_config config;
     tri_source source;
     tri_dataset *dataset;
@@ -20,7 +19,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t nbytes)
         return 0;
     tri_options_defaults(&tri_data_options, &config);
     config.context = 1 + (bytes[0] >> 4);
-    strcpy(config.windows, windows[bytes[0] % 3]);
+    config.windows = (tri_data_windows)(bytes[0] % 3);
     tri_token_files files = {.items = tri_alloc_zero(1, sizeof(tri_token_file))};
     TRI_ASSERT(files.items != NULL && tri_source_init(&source, bytes + 1, nbytes - 1, "fuzz") == TRI_OK);
     if (tri_token_file_parse(&source, bytes[0] & 4, &files.items[0]) != TRI_OK) {

@@ -48,7 +48,7 @@ static tri_status rank_open(int rank, tri_cluster *cluster, tri_comm **comm)
     tri_options_defaults(&tri_net_options, &net);
     net.timeout_s = 60;
     net.heartbeat_ms = all.beat_ms;
-    snprintf(net.transport, sizeof net.transport, "%s", all.transport);
+    (void)tri_options_set(&tri_net_options, &net, "transport", all.transport);
     return tri_comm_open(cluster, &config, &net, deadline_ns, comm);
 }
 

@@ -310,8 +310,8 @@ int main(int argc, char **argv)
     tri_comm *comm = NULL;
     tri_options_defaults(&tri_comm_options, &config);
     tri_options_defaults(&tri_net_options, &net);
-    snprintf(config.engine, sizeof(config.engine), "mpi");
-    snprintf(config.order, sizeof(config.order), strcmp(what, "order") == 0 ? "canonical" : "any");
+    config.engine = TRI_ENGINE_MPI;
+    config.order = strcmp(what, "order") == 0 ? TRI_ORDER_CANONICAL : TRI_ORDER_ANY;
     snprintf(config.mpi_library, sizeof(config.mpi_library), "%s", argc > 2 ? argv[2] : "");
     net.timeout_s = strcmp(what, "late") == 0 ? 1 : 30;
     if (tri_comm_join_as(&config, &net, 30, &comm) != TRI_OK) {

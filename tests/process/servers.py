@@ -230,7 +230,7 @@ class Servers(unittest.TestCase):
 
     @long_test
     def test_dealt_work_and_killed_processes(self):
-        self.survives(3, 8, "ps.consistency=async", "ps.deal=demand")
+        self.survives(3, 8, "ps.consistency=async", "ps.schedule=dynamic")
 
     @long_test
     def test_rounded_weights_and_killed_processes(self):
@@ -397,15 +397,15 @@ class Servers(unittest.TestCase):
         for words, says in (
             (["parallel.sync=ps"], "there are no parameter servers: want --servers N"),
             (["--servers", "1"], "--servers wants the number of workers too"),
-            (["-n", "2", "--servers", "1", "parallel.sync=zero1"], "--servers goes with parallel.sync ps, got zero1"),
+            (["-n", "2", "--servers", "1", "parallel.sync=zero1"], "--servers requires parallel.sync ps, got zero1"),
             (["-n", "2", "--servers", "1", "train.precision=f16"], "train.precision f16"),
             (["-n", "2", "--restarts", "1"], "--restarts goes with --servers"),
             (["-n", "3", "--servers", "1", "train.shards=2"], "3 workers but train.shards is 2"),
-            (["-n", "2", "--servers", "1", "parallel.tensor=2"], "want parallel.tensor 1, got 2"),
+            (["-n", "2", "--servers", "1", "parallel.tensor=2"], "want parallel.tensor 1 and parallel.pipeline 1"),
             (["-n", "2", "--servers", "1", "ps.consistency=none"], "ps.consistency"),
             (["-n", "2", "--servers", "1", "ps.backup_workers=2"], "want fewer than there are workers (2)"),
             (["-n", "2", "--servers", "1", "ps.backup_workers=1", "ps.consistency=ssp"], "want bsp, or 0"),
-            (["-n", "2", "--servers", "1", "ps.deal=demand"], "want ssp, async, or ps.deal share"),
+            (["-n", "2", "--servers", "1", "ps.schedule=dynamic"], "want ssp, async, or ps.schedule static"),
         ):
             process = self.start(*words)
             process.wait(60)

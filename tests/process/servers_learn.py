@@ -39,9 +39,9 @@ ps: {block_kib: 16}
 """
 STALE = {
     "ssp": ["ps.consistency=ssp", "ps.staleness=2"],
-    "ssp by demand": ["ps.consistency=ssp", "ps.staleness=2", "ps.deal=demand"],
+    "ssp by demand": ["ps.consistency=ssp", "ps.staleness=2", "ps.schedule=dynamic"],
     "async": ["ps.consistency=async"],
-    "async by demand": ["ps.consistency=async", "ps.deal=demand"],
+    "async by demand": ["ps.consistency=async", "ps.schedule=dynamic"],
     "async, compensated": ["ps.consistency=async", "ps.delay_compensation=0.04"],
 }
 LEARNED = 0.75 # of the way that one process's loss has gone down

@@ -80,7 +80,7 @@ static tri_status rank_run(job *at, int rank)
     net.heartbeat_ms = 50;
     config.report_s = at->report_s;
     snprintf(config.flight, sizeof config.flight, "%s", at->flight);
-    snprintf(net.transport, sizeof net.transport, "%s", at->transport ? at->transport : "auto");
+    (void)tri_options_set(&tri_net_options, &net, "transport", at->transport ? at->transport : "auto");
     if (at->faults && rank == 1)
         snprintf(net.faults, sizeof net.faults, "%s", at->faults);
     TRI_TRY(tri_comm_open(&cluster, &config, &net, deadline_ns, &comm));

@@ -41,7 +41,7 @@ static tri_status link_all(stage *on, const char *transport, int rank, double ti
     tri_net_config config;
     const char *views[WORLD];
     tri_options_defaults(&tri_net_options, &config);
-    snprintf(config.transport, sizeof(config.transport), "%s", transport);
+    (void)tri_options_set(&tri_net_options, &config, "transport", transport);
     config.timeout_s = timeout_s;
     TRI_TRY(tri_net_open(&config, rank, WORLD, "the token", NULL, net));
     snprintf(on->addresses[rank], sizeof(on->addresses[rank]), "%s", tri_net_address(*net));
@@ -126,7 +126,7 @@ static bool is_here(const char *transport)
         tri_net_config config;
         tri_net *net = NULL;
         tri_options_defaults(&tri_net_options, &config);
-        snprintf(config.transport, sizeof(config.transport), "%s", transport);
+        (void)tri_options_set(&tri_net_options, &config, "transport", transport);
         tri_status opened = tri_net_open(&config, 0, 2, "the token", NULL, &net);
         _exit(opened == TRI_ENOTFOUND || strstr(tri_last_error(), "this build has none") ? 1 : 0);
     }

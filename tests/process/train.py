@@ -332,7 +332,7 @@ class Train(unittest.TestCase):
 
         self.config.write_text("model: {name: mlp, hidden: [256, 256]}\ndata: {name: synthetic, synthetic_width: 256}\n")
         plain = sent()
-        for name, times in (("bf16", 1.9), ("int8", 3.5), ("topk", 30), ("powersgd", 10), ("powersgd parallel.compress_rest=none", 20)):
+        for name, times in (("bf16", 1.9), ("int8", 3.5), ("topk", 30), ("powersgd", 10), ("powersgd parallel.compress_residual=none", 20)):
             self.assertGreater(plain / sent(*f"parallel.compress={name}".split()), times, name)
 
     def test_a_signal_saves_and_resume_goes_on(self):

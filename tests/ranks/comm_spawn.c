@@ -15,7 +15,7 @@ tri_status comm_spawn_try(spawn_rank *self, const char *order, const char *algor
 {
     tri_comm_config config;
     tri_options_defaults(&tri_comm_options, &config);
-    snprintf(config.order, sizeof(config.order), "%s", order ? order : "canonical");
+    (void)tri_options_set(&tri_comm_options, &config, "order", order ? order : "canonical");
     snprintf(config.algorithm, sizeof(config.algorithm), "%s", algorithm ? algorithm : "");
     snprintf(config.flight, sizeof(config.flight), "none");
     *out = NULL;

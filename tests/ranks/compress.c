@@ -167,7 +167,7 @@ static void sums_are_near_the_true_ones_and_the_same_on_all_ranks(void **state)
     for (size_t i = 0; i < TRI_COUNT_OF(names); i++)
         for (int small = 0; small < 2; small++)
             run_case(&(sum_case){.compress = names[i],
-                                 .option = "compress_keep",
+                                 .option = "compress_fraction",
                                  .value = "1",
                                  .body = one_sum,
                                  .few = small != 0,
@@ -223,9 +223,9 @@ static void what_one_sum_loses_comes_with_the_next(void **state)
     (void)state;
     run_case(&(sum_case){.compress = "int8", .body = feedback, .bound = 0.02});
     run_case(
-        &(sum_case){.compress = "topk", .option = "compress_keep", .value = "0.1", .body = feedback, .bound = 0.1});
+        &(sum_case){.compress = "topk", .option = "compress_fraction", .value = "0.1", .body = feedback, .bound = 0.1});
     run_case(&(sum_case){
-        .compress = "powersgd", .option = "compress_rest", .value = "none", .body = feedback, .bound = 0.2});
+        .compress = "powersgd", .option = "compress_residual", .value = "none", .body = feedback, .bound = 0.2});
     run_case(&(sum_case){.compress = "powersgd", .body = feedback, .bound = 0.05});
 }
 
@@ -307,7 +307,7 @@ static void a_sum_that_is_undone_leaves_nothing_behind(void **state)
         for (int world = 2; world <= 5; world++)
             for (size_t b = 0; b < TRI_COUNT_OF(bad); b++) {
                 sum_case at = {.compress = ways[i][0],
-                               .option = "compress_rest",
+                               .option = "compress_residual",
                                .value = ways[i][1],
                                .body = undone,
                                .undoes = true,
@@ -345,7 +345,7 @@ static void powersgd_gives_sums_of_its_rank(void **state)
     (void)state;
     static const char *const rests[] = {"none", "two_bits"};
     for (size_t i = 0; i < TRI_COUNT_OF(rests); i++) {
-        sum_case at = {.compress = "powersgd", .option = "compress_rest", .value = rests[i], .body = low_rank};
+        sum_case at = {.compress = "powersgd", .option = "compress_residual", .value = rests[i], .body = low_rank};
         run_case(&at);
         at.body = zeros_first;
         run_case(&at);
@@ -376,7 +376,7 @@ static void expect_square_error(sum_rank *rank)
 static void what_thin_matrices_do_not_say_crosses_in_two_bits(void **state)
 {
     (void)state;
-    sum_case at = {.compress = "powersgd", .option = "compress_rest", .value = "none", .body = expect_square_error};
+    sum_case at = {.compress = "powersgd", .option = "compress_residual", .value = "none", .body = expect_square_error};
     run_case(&at);
     at.value = "two_bits";
     run_case(&at);

@@ -74,7 +74,7 @@ static void many_body(int rank, void *arg)
 
     tri_options_defaults(&tri_comm_options, &config);
     tri_options_defaults(&tri_net_options, &net);
-    snprintf(net.transport, sizeof net.transport, "sim");
+    net.transport = TRI_TRANSPORT_SIM;
     if (tri_job_facts_init(&job, at->world) != TRI_OK ||
         tri_comm_open_hub(at->hub, rank, at->world, &config, &net, &comm) != TRI_OK ||
         tri_job_measure(comm, &job) != TRI_OK)

@@ -52,7 +52,7 @@ static bool has_ucx(void)
     if (known >= 0)
         return known;
     tri_options_defaults(&tri_net_options, &config);
-    snprintf(config.transport, sizeof config.transport, "ucx");
+    config.transport = TRI_TRANSPORT_UCX;
     tri_status status = tri_net_open(&config, 0, 2, TOKEN, NULL, &net);
     /* Whatever else goes wrong is for the test to find. */
     known = status != TRI_ENOTFOUND && !(status == TRI_ECONFIG && strstr(tri_last_error(), "this build has none"));
@@ -163,7 +163,7 @@ bool spawn_ranks(const spawn_config *config, spawn_body body, void *arg)
         *rank = (spawn_rank){.rank = r, .world = config->world, .hub = all->hub, .token = TOKEN, .all = all};
         all->views[r] = all->texts[r];
         tri_options_defaults(&tri_net_options, &rank->config);
-        snprintf(rank->config.transport, sizeof rank->config.transport, "%s", kind_names[config->kind]);
+        (void)tri_options_set(&tri_net_options, &rank->config, "transport", kind_names[config->kind]);
         rank->config.timeout_s = config->timeout_s > 0 ? config->timeout_s : 30;
         rank->config.slot_kib = config->slot_kib > 0 ? config->slot_kib : 16;
         if (config->hosts)

@@ -60,8 +60,6 @@ tri_status tri_image_head_read(const char *path, tri_image_head *out);
 tri_status tri_image_decode(const uint8_t *bytes, size_t nbytes, const char *origin, int channels, tri_image *out);
 tri_status tri_image_read(const char *path, int channels, tri_image *out);
 
-typedef enum tri_image_filter { TRI_IMAGE_BILINEAR, TRI_IMAGE_AREA } tri_image_filter;
-
 /* The pixels [left, left + width) x [top, top + height) of the image's window, resized to whole_width x whole_height.
  */
 typedef struct tri_image_resize_plan {

@@ -169,7 +169,7 @@ static tri_status plan(images_dataset *images, const tri_data_config *config, tr
     TRI_TRY(tri_image_fit_read(config, &images->fit));
     TRI_TRY(tri_image_folder_open(config, part, &images->folder));
     TRI_TRY(plan_classes(images, config));
-    images->skips = strcmp(config->broken, "skip") == 0;
+    images->skips = config->broken == TRI_BROKEN_SKIP;
     images->cache_limit = (size_t)config->cache_mib << 20;
     const size_t listed = images->folder.files.count;
     TRI_TRY(heads_read(images));

@@ -193,9 +193,9 @@ tri_status tri_image_fit_read(const tri_data_config *config, tri_image_fit *out)
                         config->image_size);
     *out = (tri_image_fit){.height = height,
                            .width = width,
-                           .exact = strcmp(config->image_resize, "exact") == 0,
-                           .filter = strcmp(config->image_filter, "area") == 0 ? TRI_IMAGE_AREA : TRI_IMAGE_BILINEAR,
-                           .channels = strcmp(config->image_color, "gray") == 0 ? 1 : 3};
+                           .exact = config->image_resize == TRI_RESIZE_EXACT,
+                           .filter = config->image_filter,
+                           .channels = config->image_color == TRI_IMAGE_GRAY ? 1 : 3};
     return TRI_OK;
 }
 

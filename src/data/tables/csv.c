@@ -206,9 +206,10 @@ static void info_fill(csv_dataset *csv)
 static tri_status settings_read(csv_dataset *csv, const tri_data_config *config)
 {
     tri_table *table = config->table;
-    const char *const how = config->normalize;
-    if (strcmp(how, "unit") == 0 || strcmp(how, "imagenet") == 0)
-        return tri_fail(TRI_ECONFIG, "data.normalize: %s is for bytes: want auto, standard or none for a table", how);
+    const tri_normalize how = config->normalize;
+    if (how == TRI_NORMALIZE_UNIT || how == TRI_NORMALIZE_IMAGENET)
+        return tri_fail(TRI_ECONFIG, "data.normalize: %s is for bytes: want auto, standard or none for a table",
+                        tri_normalize_word(how));
     TRI_TRY(tri_learning_init(&csv->learning, config, csv->source.origin));
     if (table != NULL) {
         tri_table_hold(table);

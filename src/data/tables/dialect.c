@@ -73,11 +73,11 @@ static tri_status convert(const char *origin, const char *encoding, const tri_st
 static const char *encoding_of(const tri_data_config *config, const tri_string *text)
 {
     const char *const wide = tri_text_wide_encoding(text->text, text->nbytes);
-    if (strcmp(config->encoding, "auto") == 0)
+    if (config->encoding == TRI_ENCODING_AUTO)
         return wide;
-    if (strcmp(config->encoding, "utf-8") == 0)
+    if (config->encoding == TRI_ENCODING_UTF8)
         return NULL;
-    return strcmp(config->encoding, "latin-1") == 0 ? "CP1252" : wide != NULL ? wide : "UTF-16LE";
+    return config->encoding == TRI_ENCODING_LATIN1 ? "CP1252" : wide != NULL ? wide : "UTF-16LE";
 }
 
 /* The first 4 KiB decide, so that a file in UTF-8 is not held in memory. */
@@ -193,27 +193,21 @@ static double separator_score(const sample_rows *sample, const tri_vector *missi
 static tri_status separator_find(const tri_data_config *config, const tri_source *source, const tri_vector *missing,
                                  char *out)
 {
-    static const struct {
-        const char *name;
-        char byte;
-    } known[] = {{"comma", ','}, {"semicolon", ';'}, {"tab", '\t'}, {"pipe", '|'}};
+    static const char known[] = {[TRI_SEPARATOR_COMMA] = ',',
+                                 [TRI_SEPARATOR_SEMICOLON] = ';',
+                                 [TRI_SEPARATOR_TAB] = '\t',
+                                 [TRI_SEPARATOR_PIPE] = '|'};
     double best = 0;
-    *out = ',';
-    for (size_t i = 0; i < TRI_COUNT_OF(known); i++) {
-        if (strcmp(config->separator, known[i].name) == 0) {
-            *out = known[i].byte;
-            return TRI_OK;
-        }
-    }
-    for (size_t i = 0; i < TRI_COUNT_OF(known); i++) {
+    *out = config->separator == TRI_SEPARATOR_AUTO ? ',' : known[config->separator];
+    for (size_t i = TRI_SEPARATOR_COMMA; i < sizeof(known) && config->separator == TRI_SEPARATOR_AUTO; i++) {
         sample_rows sample;
-        tri_status status = sample_read(source, known[i].byte, &sample);
+        tri_status status = sample_read(source, known[i], &sample);
         const double score = separator_score(&sample, missing);
         sample_fini(&sample);
         TRI_TRY(status);
         if (score > best) {
             best = score;
-            *out = known[i].byte;
+            *out = known[i];
         }
     }
     return TRI_OK;
@@ -224,8 +218,8 @@ static char decimal_find(const tri_data_config *config, const sample_rows *sampl
 {
     size_t commas = 0, points = 0;
     double value;
-    if (strcmp(config->decimal, "auto") != 0)
-        return config->decimal[0] == 'c' ? ',' : '.';
+    if (config->decimal != TRI_DECIMAL_AUTO)
+        return config->decimal == TRI_DECIMAL_COMMA ? ',' : '.';
     for (size_t i = 0; i < sample->fields.count && separator != ','; i++) {
         const char *const field = *(const char **)tri_vector_at(&sample->fields, i);
         const bool number = tri_table_number_read(field, '.', &value);
@@ -330,8 +324,8 @@ tri_status tri_table_dialect_find(const tri_data_config *config, const tri_sourc
     tri_status status = sample_read(source, out->separator, &sample);
     if (status == TRI_OK) {
         out->decimal = decimal_find(config, &sample, out->separator);
-        out->header = strcmp(config->header, "auto") == 0 ? header_find(&sample, missing, out->decimal)
-                                                          : strcmp(config->header, "yes") == 0;
+        out->header = config->header == TRI_HEADER_AUTO ? header_find(&sample, missing, out->decimal)
+                                                        : config->header == TRI_HEADER_YES;
     }
     sample_fini(&sample);
     return status;

@@ -245,7 +245,7 @@ static tri_status column_settle(tri_learning *learning, tri_table *table, size_t
                                                             : seen->others;
     if (wrong > 0 && seen->others > 0)
         return fail_other(learning, column, seen, column->kind);
-    column->fills = strcmp(learning->config->missing, "refuse") != 0 && !column->target;
+    column->fills = learning->config->missing != TRI_MISSING_REFUSE && !column->target;
     if (seen->missing > 0 && !column->fills)
         return tri_fail(TRI_EFORMAT,
                         "%s:%" PRId64 ": the value of column '%s' is missing, as in %" PRId64 " of %" PRId64 " rows%s",
@@ -317,7 +317,7 @@ static bool value_read(const tri_table *table, const tri_column *column, const c
 tri_status tri_learning_values(tri_learning *learning, tri_table *table, const char *const *fields, char decimal,
                                int64_t line)
 {
-    const bool constant = strcmp(learning->config->missing, "constant") == 0;
+    const bool constant = learning->config->missing == TRI_MISSING_CONSTANT;
     learning->trained++;
     for (size_t i = 0; i < table->count; i++) {
         tri_column *column = &table->columns[i];
@@ -367,8 +367,8 @@ static tri_status texts_sort(tri_column *column)
 
 tri_status tri_learning_end(tri_learning *learning, tri_table *table)
 {
-    const bool constant = strcmp(learning->config->missing, "constant") == 0;
-    const bool standard = strcmp(learning->config->normalize, "none") != 0;
+    const bool constant = learning->config->missing == TRI_MISSING_CONSTANT;
+    const bool standard = learning->config->normalize != TRI_NORMALIZE_NONE;
     for (size_t i = 0; i < table->count; i++) {
         tri_column *column = &table->columns[i];
         const tri_column_seen *seen = &learning->seen[i];

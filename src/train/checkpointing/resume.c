@@ -101,7 +101,7 @@ static tri_status misfit_tell(const tri_job *job, const char *path, tri_status s
         status = tri_fail_context(status,
                                   "workers of parallel.sync local or diloco have saved it, each its own weights, "
                                   "with which %s does not go on (model.from takes weights alone)",
-                                  job->config.parallel.sync);
+                                  tri_sync_kind_word(job->config.parallel.sync));
     return status;
 }
 
@@ -139,7 +139,7 @@ static tri_status data_check(tri_job *job, const char *path, const tri_checkpoin
     if (manifest->data_count != data->count || strcmp(manifest->data_shape, data->shape) != 0)
         snprintf(what, sizeof(what), "%" PRId64 " samples (%s) there, %" PRId64 " (%s) here", manifest->data_count,
                  manifest->data_shape, data->count, data->shape);
-    if (strcmp(job->config.checkpoint.other_data, "stop") == 0)
+    if (job->config.checkpoint.other_data == TRI_OTHER_DATA_STOP)
         return tri_fail(
             TRI_ECONFIG,
             "%s was made on other training data: %s (checkpoint.other_data=continue goes on with these, and marks "
@@ -155,7 +155,7 @@ static void kernels_check(tri_job *job, const char *path, const tri_checkpoint_m
 {
     const char *kernels = tri_kernel_arithmetic();
     if (!manifest->kernels[0] || strcmp(manifest->kernels, kernels) == 0 ||
-        strcmp(job->config.train.kernels, "reference") == 0)
+        job->config.train.kernels == TRI_KERNELS_REFERENCE)
         return;
     tri_log(TRI_LOG_WARN,
             "%s was made with other kernels (%s) than these (%s): the run is not reproducible (train.isa)", path,
@@ -317,7 +317,7 @@ tri_status tri_job_resume_weights(tri_job *job, const char *run_folder)
         tri_log(TRI_LOG_WARN,
                 "all workers begin with the mean of the weights of step %lld; what parallel.sync %s and "
                 "the optimizer know besides begins anew",
-                (long long)step, job->config.parallel.sync);
+                (long long)step, tri_sync_kind_word(job->config.parallel.sync));
     job->first_step = job->step = job->saved_step = step;
     return TRI_OK;
 }
@@ -401,7 +401,7 @@ tri_status tri_job_resume(tri_job *job, const char *run_folder)
     if (tri_job_is_apart(job) && job->rank == 0 && status != TRI_OK)
         status =
             tri_fail_context(status, "parallel.sync %s goes on with the ranks it had (model.from takes weights alone)",
-                             job->config.parallel.sync);
+                             tri_sync_kind_word(job->config.parallel.sync));
     TRI_TRY_IN(loaded(job, status, true, &step), "while resuming %s", run_folder);
     TRI_TRY(tri_features_spread(job));
     if (job->world > 1)

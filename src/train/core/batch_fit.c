@@ -79,7 +79,7 @@ tri_status tri_batch_fit(tri_config *config, int ranks)
 {
     if (!config->batch_auto)
         return TRI_OK;
-    if (strcmp(config->parallel.layout, "auto") == 0)
+    if (config->parallel.layout == TRI_LAYOUT_AUTO)
         return tri_fail(TRI_ECONFIG,
                         "train.batch auto and parallel.layout auto: want one of them, each needs the other");
     tri_dataset *dataset;

@@ -38,7 +38,7 @@ static tri_status check_one_piece(const tri_job *job)
                         (long long)train->shards_at_once, (long long)train->shards);
     if (tri_sync_is_apart(&job->config.parallel) || job->servers.client)
         return tri_fail(TRI_ECONFIG, "%s: another parallel.sync than %s, where each works for itself", wants,
-                        job->config.parallel.sync);
+                        tri_sync_kind_word(job->config.parallel.sync));
     return TRI_OK;
 }
 

@@ -91,8 +91,8 @@ tri_status tri_job_share_out(tri_job *job, tri_slice **own, int *count)
         return tri_fail(TRI_ECONFIG,
                         "%s: with parallel.sync %s all ranks go through the weights equally often: want "
                         "a number of ranks that divides train.shards, %lld, got %d",
-                        job->mesh.pipeline > 1 ? "parallel.pipeline" : "train.shards_at_once", config->sync,
-                        (long long)job->config.train.shards, job->mesh.data);
+                        job->mesh.pipeline > 1 ? "parallel.pipeline" : "train.shards_at_once",
+                        tri_sync_kind_word(config->sync), (long long)job->config.train.shards, job->mesh.data);
     TRI_TRY(tri_shares_init(&job->shares, config, job->params, job->mesh.zero));
     return job->spread == TRI_SPREAD_WEIGHTS ? tri_shares_of(&job->shares, tri_mesh_zero_rank(&job->mesh), own, count)
                                              : TRI_OK;
@@ -258,17 +258,20 @@ tri_status tri_job_configure(tri_job *job, const tri_job_setup *setup)
     if (strcmp(tri_comm_engine(job->comm), "host") != 0)
         snprintf(job->bits, sizeof(job->bits), "not reproducible (comm.engine %s adds in an order of its own)",
                  tri_comm_engine(job->comm));
-    else if (strcmp(job->config.comm.order, "canonical") != 0)
-        snprintf(job->bits, sizeof(job->bits), "not reproducible (comm.order is %s)", job->config.comm.order);
-    else if (job->servers.client && job->servers.workers > 1 && tri_ps_consistency(&job->config.ps) != PS_BSP)
-        snprintf(job->bits, sizeof(job->bits), "not reproducible (ps.consistency %s)", job->config.ps.consistency);
+    else if (job->config.comm.order != TRI_ORDER_CANONICAL)
+        snprintf(job->bits, sizeof(job->bits), "not reproducible (comm.order is %s)",
+                 tri_sum_order_word(job->config.comm.order));
+    else if (job->servers.client && job->servers.workers > 1 && job->config.ps.consistency != PS_BSP)
+        snprintf(job->bits, sizeof(job->bits), "not reproducible (ps.consistency %s)",
+                 ps_consistency_word(job->config.ps.consistency));
     else if (job->servers.client && job->config.ps.backup_workers > 0)
         snprintf(job->bits, sizeof(job->bits), "not reproducible (ps.backup_workers)");
     else if (job->elastic.on && (tri_sync_is_apart(&job->config.parallel) || tri_compress_find(&job->config.parallel)))
         snprintf(job->bits, sizeof(job->bits),
                  "not reproducible (parallel.%s %.16s with --elastic: as workers come and go)",
                  tri_sync_is_apart(&job->config.parallel) ? "sync" : "compress",
-                 tri_sync_is_apart(&job->config.parallel) ? job->config.parallel.sync : job->config.parallel.compress);
+                 tri_sync_is_apart(&job->config.parallel) ? tri_sync_kind_word(job->config.parallel.sync)
+                                                          : tri_compress_kind_word(job->config.parallel.compress));
     else if (tri_sync_bits(&job->config.parallel, job->mesh.data, tri_group_is_between_hosts(job->mesh.data_group),
                            why)[0])
         snprintf(job->bits, sizeof(job->bits), "%s", why);

@@ -119,15 +119,14 @@ static int64_t find_rows(const tri_model *model)
 
 static tri_status graph_config(const tri_job *job, tri_graph_config *config)
 {
-    *config = (tri_graph_config){.kind = job->config.train.kernels,
+    *config = (tri_graph_config){.kind = tri_kernels_word(job->config.train.kernels),
                                  .rows = job->rows,
                                  .shards = (int)job->waves.shards,
                                  .threads = job->threads,
                                  .training = !job->forward_only,
                                  .seed = (uint64_t)job->config.train.seed,
+                                 .precision = tri_precision_dtype(job->config.train.precision),
                                  .frozen = job->frozen};
-    if (!tri_dtype_find(job->config.train.precision, &config->precision))
-        return tri_fail(TRI_ECONFIG, "train.precision: want f32, bf16 or f16, got '%s'", job->config.train.precision);
     return TRI_OK;
 }
 
@@ -135,7 +134,7 @@ static tri_status graph_config(const tri_job *job, tri_graph_config *config)
 static bool runs_alone(const tri_job *job)
 {
     return job->mesh.data == 1 && job->mesh.tensor == 1 && job->mesh.pipeline == 1 && !job->elastic.on &&
-           !job->servers.client && strcmp(job->config.parallel.sync, "allreduce") == 0 &&
+           !job->servers.client && job->config.parallel.sync == TRI_SYNC_ALLREDUCE &&
            job->waves.shards == job->config.train.shards;
 }
 

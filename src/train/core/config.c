@@ -18,7 +18,14 @@
 static const tri_option rows[] = {TRI_TRAIN_OPTIONS(TRI_OPTION_ROW)};
 #undef TRI_OPTION_STRUCT
 const tri_option_table tri_train_options =
-    TRI_OPTION_TABLE("train", tri_train_config, rows, "how long and how much at once");
+    TRI_OPTION_TABLE("train", tri_train_config, rows, "batch, length, precision and checks of a run");
+
+tri_dtype tri_precision_dtype(tri_precision precision)
+{
+    static const tri_dtype dtypes[] = {
+        [TRI_PRECISION_F32] = TRI_F32, [TRI_PRECISION_BF16] = TRI_BF16, [TRI_PRECISION_F16] = TRI_F16};
+    return dtypes[precision];
+}
 
 /* --- rows that change the bits of the weights; all of `model:` does --- */
 
@@ -97,6 +104,22 @@ static void *section_struct(tri_config *config, const tri_config_section *sectio
     return (char *)config + section->offset;
 }
 
+const tri_option *tri_config_row(const char *key, const tri_config_section **section)
+{
+    const char *dot = strchr(key, '.');
+    for (const tri_config_section *at = tri_config_sections; dot && at->table; at++)
+        for (size_t i = 0; i < at->table->count; i++) {
+            const char *field = at->table->rows[i].field;
+            if (strncmp(key, at->table->section, (size_t)(dot - key)) != 0 || at->table->section[dot - key] ||
+                strcspn(dot + 1, "!= ") != strlen(field) || strncmp(dot + 1, field, strlen(field)) != 0)
+                continue;
+            if (section)
+                *section = at;
+            return &at->table->rows[i];
+        }
+    return NULL;
+}
+
 /* The table that has `section.field`; *known tells whether the section exists at all. */
 static const tri_config_section *section_find(const char *name, const char *field, bool *known)
 {
@@ -164,16 +187,11 @@ static const char *key_nearest(key_list *list, const char *key)
 }
 
 /* Fails with the key that is meant, where that is known. */
-static tri_status unknown_key(const char *origin, int line, const char *key)
+static tri_status unknown_key(const char *place, const char *key)
 {
     key_list list;
     const char *last = strrchr(key, '.');
     const tri_foreign_key *foreign = tri_foreign_key_find(last ? last + 1 : key);
-    char place[1100];
-    if (line > 0)
-        snprintf(place, sizeof(place), "%s:%d", origin, line);
-    else
-        snprintf(place, sizeof(place), "%s", origin);
     if (foreign && foreign->sentence)
         return tri_fail(TRI_ECONFIG, "%s: there is no option '%s': %s", place, key, foreign->sentence);
     const char *nearest = foreign ? foreign->key : key_nearest(&list, key);
@@ -199,30 +217,49 @@ static tri_status field_set(tri_config *config, const tri_config_section *sectio
     return status;
 }
 
+/* Old names of an option and of its value become the new ones in a file that a run has written; elsewhere they fail. */
+static tri_status renamed_take(const tri_config *config, tri_yaml *field, const char *place, char key[256])
+{
+    char pair[512];
+    for (const tri_renamed *row = tri_renamed_keys; row->old; row++) {
+        snprintf(pair, sizeof(pair), "%s=%.200s", key, field->kind == TRI_YAML_SCALAR ? field->text : "");
+        const bool is_key = strcmp(row->old, key) == 0;
+        if (!is_key && strcmp(row->old, pair) != 0)
+            continue;
+        if (!config->is_printed)
+            return tri_fail(TRI_ECONFIG, "%s: '%s' has another name now: want '%s'", place, row->old, row->now);
+        if (is_key)
+            snprintf(key, 256, "%s", row->now);
+        field->key = is_key ? strchr(row->now, '.') + 1 : field->key;
+        field->text = is_key ? field->text : strchr(row->now, '=') + 1;
+    }
+    return TRI_OK;
+}
+
 /* One `section: {field: value, ...}`. */
 static tri_status section_read(tri_config *config, const tri_yaml *section, const char *origin)
 {
     bool known;
+    char place[1100];
+    snprintf(place, sizeof(place), section->line > 0 ? "%.1000s:%d" : "%.1000s", origin, section->line);
     (void)section_find(section->key, "", &known);
     if (!known)
-        return unknown_key(origin, section->line, section->key);
+        return unknown_key(place, section->key);
     if (section->kind == TRI_YAML_SCALAR && section->text[0] == 0)
         return TRI_OK; /* "optim:" with nothing below it */
     if (section->kind != TRI_YAML_MAP)
         return tri_fail(TRI_ECONFIG, "%s:%d: '%s' wants keys and values below it", origin, section->line, section->key);
-    for (const tri_yaml *field = section->child; field; field = field->next) {
+    for (tri_yaml *field = section->child; field; field = field->next) {
         char key[256];
         snprintf(key, sizeof(key), "%.80s.%.120s", section->key, field->key);
-        const tri_config_section *found = section_find(section->key, field->key, &known);
         int64_t from_line = ORIGIN_FILE;
         (void)tri_map_find(&config->origins, key, &from_line);
-        bool in_file = from_line == ORIGIN_FILE;
+        snprintf(place, sizeof(place), from_line == ORIGIN_FILE ? "%.1000s:%d" : "command line", origin, field->line);
+        TRI_TRY(renamed_take(config, field, place, key));
+        const tri_config_section *found = section_find(section->key, field->key, &known);
         if (!found)
-            return unknown_key(in_file ? origin : "command line", in_file ? field->line : 0, key);
-        tri_status status = field_set(config, found, field, key);
-        if (status != TRI_OK && in_file)
-            return tri_fail_context(status, "%s:%d", origin, field->line);
-        TRI_TRY_IN(status, "command line");
+            return unknown_key(place, key);
+        TRI_TRY_IN(field_set(config, found, field, key), "%s", place);
         TRI_TRY(tri_map_set(&config->origins, key, from_line));
     }
     return TRI_OK;
@@ -253,6 +290,7 @@ static tri_status config_parse(tri_config *config, const char *path, const char 
                    "while reading the configuration");
         text = read;
     }
+    config->is_printed = text && strstr(text, "  # default\n");
     tri_status status =
         tri_yaml_parse(&config->arena, text ? text : "", nbytes, config->origin_names[ORIGIN_FILE], &config->root);
     tri_free(read);
@@ -362,12 +400,9 @@ static tri_status check_tensor(const tri_parallel_config *parallel, int ranks)
 /* Each worker of parameter servers trains the whole model by itself. */
 static tri_status check_served(const tri_parallel_config *parallel)
 {
-    const char *const sizes[2] = {parallel->tensor, parallel->pipeline};
-    for (int i = 0; strcmp(parallel->sync, "ps") == 0 && i < 2; i++)
-        if (strcmp(sizes[i], "1") != 0)
-            return tri_fail(TRI_ECONFIG,
-                            "parallel.sync ps: each worker has the whole model: want parallel.%s 1, got %s",
-                            i == 0 ? "tensor" : "pipeline", sizes[i]);
+    if (parallel->sync == TRI_SYNC_PS && (parallel->tensor != 1 || parallel->pipeline != 1))
+        return tri_fail(TRI_ECONFIG, "parallel.sync ps: each worker has the whole model: want parallel.tensor 1 and "
+                                     "parallel.pipeline 1");
     return TRI_OK;
 }
 
@@ -386,7 +421,7 @@ tri_status tri_config_check(const tri_config *config, int ranks)
                         (long long)train->shards_at_once);
     TRI_TRY(check_served(&config->parallel));
     tri_mesh mesh = {0};
-    if (ranks > 0 && strcmp(config->parallel.layout, "auto") != 0)
+    if (ranks > 0 && config->parallel.layout != TRI_LAYOUT_AUTO)
         TRI_TRY(tri_mesh_shape(&config->parallel, ranks, &mesh));
     TRI_TRY(check_tensor(&config->parallel, mesh.tensor));
     if (mesh.data > train->shards)
@@ -401,7 +436,7 @@ tri_status tri_config_check(const tri_config *config, int ranks)
         (mesh.tensor > 1 || mesh.pipeline > 1 || config->parallel.tensor_parts > 1))
         return tri_fail(TRI_ECONFIG,
                         "parallel.sync %s wants whole models: parallel.tensor, tensor_parts and pipeline 1",
-                        config->parallel.sync);
+                        tri_sync_kind_word(config->parallel.sync));
     TRI_TRY(tri_loss_scale_check(config));
     TRI_TRY(tri_guard_check(config));
     TRI_TRY(tri_verify_check(config));

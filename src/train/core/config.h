@@ -19,50 +19,95 @@
 #include "parallel/sync.h"
 #include "ps/ps.h"
 
+#define tri_precision_words(W) W(TRI_PRECISION_F32, "f32") W(TRI_PRECISION_BF16, "bf16") W(TRI_PRECISION_F16, "f16")
+TRI_ENUM(tri_precision)
+#define tri_on_nonfinite_words(W)                                                                                      \
+    W(TRI_NONFINITE_STOP, "stop") W(TRI_NONFINITE_SKIP, "skip") W(TRI_NONFINITE_ROLLBACK, "rollback")
+TRI_ENUM(tri_on_nonfinite)
+#define tri_on_spike_words(W)                                                                                          \
+    W(TRI_SPIKE_OFF, "off") W(TRI_SPIKE_STOP, "stop") W(TRI_SPIKE_SKIP, "skip") W(TRI_SPIKE_ROLLBACK, "rollback")
+TRI_ENUM(tri_on_spike)
+#define tri_verify_every_words(W) W(, "auto") W(, "off")
+#define TRI_VERIFY_AUTO           TRI_OPTION_WORD_COUNT(0)
+#define TRI_VERIFY_OFF            TRI_OPTION_WORD_COUNT(1)
+#define tri_on_straggler_words(W)                                                                                      \
+    W(TRI_STRAGGLER_OFF, "off") W(TRI_STRAGGLER_WARN, "warn") W(TRI_STRAGGLER_REPLACE, "replace")
+TRI_ENUM(tri_on_straggler)
+#define tri_isa_wanted_words(W)                                                                                        \
+    W(TRI_ISA_AUTO, "auto")                                                                                            \
+    W(TRI_ISA_NATIVE, "native")                                                                                        \
+    W(TRI_ISA_MOST_GENERIC, "generic")                                                                                 \
+    W(TRI_ISA_MOST_AVX2, "avx2")                                                                                       \
+    W(TRI_ISA_MOST_AVX512, "avx512") W(TRI_ISA_MOST_AVX512_BF16, "avx512_bf16") W(TRI_ISA_MOST_AMX, "amx")
+TRI_ENUM(tri_isa_wanted)
+#define tri_kernels_words(W) W(TRI_KERNELS_CPU, "cpu") W(TRI_KERNELS_REFERENCE, "reference")
+TRI_ENUM(tri_kernels)
+
 #define TRI_TRAIN_OPTIONS(X)                                                                                           \
-    X(INT, batch, "128", 1, 1e9, NULL, "samples of one step, over all ranks; auto: the most whose memory fits")        \
+    X(INT, batch, "128", 1, 1e9, NULL, "samples of a step, over all ranks; auto: the largest batch whose memory fits") \
     X(INT, shards, "8", 1, 65536, NULL,                                                                                \
-      "parts of the batch, a power of two, that are summed as a tree: the bits depend on it, not on the ranks")        \
+      "shards of the batch, a power of two, whose gradients are summed as a tree; at least as many as data ranks: "    \
+      "the bits depend on it, not on the ranks")                                                                       \
     X(INT, shards_at_once, "0", 0, 65536, NULL,                                                                        \
-      "shards computed together, a power of two, less memory when small; 0 = as many of a rank's as are fastest")      \
-    X(INT, epochs, "5", 1, 1e9, NULL, "times through the data")                                                        \
-    X(INT, steps, "0", 0, 1e15, NULL, "end after this many steps, 0 = at the end of the epochs")                       \
-    X(INT, seed, "1", 0, 9e15, NULL, "of initial weights, order of samples, dropout, augmentation")                    \
-    X(INT, threads, "0", 0, 1024, NULL, "threads of each rank, 0 = OMP_NUM_THREADS or the cores given to it")          \
-    X(NAME, precision, "f32", 0, 0, "f32|bf16|f16", "type of values between layers and of factors of products")        \
-    X(INT, loss_scale, "0", 0, 1e12, NULL, "f16: factor of the loss, a power of two; 0 = found by itself")             \
-    X(INT, loss_scale_init, "1024", 1, 1e12, NULL, "what it begins with, where it is found by itself")                 \
-    X(INT, loss_scale_window, "2000", 1, 1e12, NULL, "steps without an overflow after which it is doubled")            \
-    X(NAME, on_nonfinite, "stop", 0, 0, "stop|skip|rollback",                                                          \
-      "a loss or a gradient that is no number: end the run; let the step move nothing; that, and go back to the "      \
-      "weights of the newest checkpoint")                                                                              \
-    X(NAME, on_spike, "off", 0, 0, "off|stop|skip|rollback", "the same for a loss that jumps (spike_factor)")          \
-    X(REAL, spike_factor, "3", 1, 1e9, NULL, "a loss jumps that is above the mean of those before times this")         \
-    X(INT, spike_window, "50", 1, 1e9, NULL, "steps that mean goes over; none before so many is judged")               \
-    X(INT, guard_limit, "10", 0, 1e9, NULL, "times that guards act in a run, or one rank is repaired, 0 = any")        \
-    X(NAME, verify_every, "auto", 0, 0, NULL,                                                                          \
-      "steps between comparisons of replicas, whose weights must have the same bits, and of mirrors: auto (each "      \
-      "step, where that is cheap), off, or their number")                                                              \
-    X(NAME, on_straggler, "tell", 0, 0, "off|tell|replace",                                                            \
-      "a worker whose own part of a step takes straggler_factor times the median: name it; with --elastic also have "  \
-      "it leave")                                                                                                      \
-    X(REAL, straggler_factor, "3", 2, 1e6, NULL, "how many times the median; one may have twice the shards")           \
-    X(INT, straggler_steps, "10", 1, 1e9, NULL, "steps over which it is, at least, and half a second of work")         \
-    X(NAME, isa, "auto", 0, 0, "auto|native|generic|avx2|avx512|avx512_bf16|amx",                                      \
-      "instruction set of kernels: auto: the best that all processors of the run have; native: the best of each")      \
-    X(NAME, kernels, "cpu", 0, 0, "cpu|reference", "who computes: reference is slow and plain")                        \
-    X(INT, eval_every, "1", 0, 1e9, NULL, "epochs between evaluations on the test set, 0 = only at the end")           \
-    X(INT, eval_every_steps, "0", 0, 1e15, NULL, "steps between them, instead of eval_every; 0 = eval_every counts")   \
-    X(INT, eval_batches, "0", 0, 1e12, NULL, "batches of an evaluation, spread over the test set, 0 = all of it")      \
+      "shards per micro-batch, a power of two; 0: autotune in the first steps")                                        \
+    X(INT, epochs, "5", 1, 1e9, NULL, "passes over the training data")                                                 \
+    X(INT, steps, "0", 0, 1e15, NULL,                                                                                  \
+      "stop after this many steps; 0: at the end of the epochs; the schedule still spans all epochs")                  \
+    X(INT, seed, "1", 0, 9e15, NULL, "seed of initial weights, order of samples, dropout and augmentation")            \
+    X(INT, threads, "0", 0, 1024, NULL,                                                                                \
+      "threads of each rank; 0: OMP_NUM_THREADS or the cores of the rank, or fewer while these prove faster")          \
+    X(ENUM, precision, "f32", 0, 0, tri_precision,                                                                     \
+      "bf16: linear layers multiply in bf16, and activations and their gradients from there on are bf16; f16: the "    \
+      "same with loss scaling; weights, their gradients and all sums stay f32")                                        \
+    X(INT, loss_scale, "0", 0, 1e12, NULL,                                                                             \
+      "factor of the loss, a power of two; 0: dynamic: halved after an overflow (the step is skipped), doubled after " \
+      "train.loss_scale_window steps",                                                                                 \
+      "train.precision=f16")                                                                                           \
+    X(INT, loss_scale_init, "1024", 1, 1e12, NULL, "initial value of the dynamic loss scale",                          \
+      "train.precision=f16 train.loss_scale=0")                                                                        \
+    X(INT, loss_scale_window, "2000", 1, 1e12, NULL,                                                                   \
+      "steps without an overflow after which the dynamic loss scale is doubled",                                       \
+      "train.precision=f16 train.loss_scale=0")                                                                        \
+    X(ENUM, on_nonfinite, "stop", 0, 0, tri_on_nonfinite,                                                              \
+      "NaN or Inf in loss or gradient: stop, skip the step, or roll back to the last checkpoint")                      \
+    X(ENUM, on_spike, "off", 0, 0, tri_on_spike,                                                                       \
+      "the same for a spike of the loss (train.spike_factor); off: spikes are not detected")                           \
+    X(REAL, spike_factor, "3", 1, 1e9, NULL, "a loss above this factor times its running mean counts as a spike",      \
+      "train.on_spike!=off")                                                                                           \
+    X(INT, spike_window, "50", 1, 1e9, NULL,                                                                           \
+      "window of the running mean in steps; no spike is detected before it is full", "train.on_spike!=off")            \
+    X(INT, guard_limit, "10", 0, 1e9, NULL,                                                                            \
+      "skipped steps and rollbacks in a run, and repairs of one rank, after which the run stops; 0: no limit")         \
+    X(COUNT, verify_every, "auto", 1, 999999999, tri_verify_every,                                                     \
+      "steps between comparisons of replicas, whose weights must have the same bits, and of mirrored state; auto: "    \
+      "each step if that is inexpensive, else less often")                                                             \
+    X(ENUM, on_straggler, "warn", 0, 0, tri_on_straggler, "a straggler: warn, or (with --elastic) replace the worker") \
+    X(REAL, straggler_factor, "3", 2, 1e6, NULL, "slowdown relative to the median rank that counts as a straggler",    \
+      "train.on_straggler!=off")                                                                                       \
+    X(INT, straggler_steps, "10", 1, 1e9, NULL,                                                                        \
+      "steps that the slowdown lasts at least (and at least half a second of work)", "train.on_straggler!=off")        \
+    X(ENUM, isa, "auto", 0, 0, tri_isa_wanted,                                                                         \
+      "instruction set of kernels; auto: the best that all processors of the run have; native: the best of the own "   \
+      "processor, and ranks that differ are refused; or an upper bound")                                               \
+    X(ENUM, kernels, "cpu", 0, 0, tri_kernels, "cpu, or the slow and simple reference kernels")                        \
+    X(INT, eval_every, "1", 0, 1e9, NULL, "epochs between evaluations on the test set; 0: only at the end")            \
+    X(INT, eval_every_steps, "0", 0, 1e15, NULL,                                                                       \
+      "steps between evaluations, instead of train.eval_every; 0: train.eval_every counts")                            \
+    X(INT, eval_batches, "0", 0, 1e12, NULL,                                                                           \
+      "batches of an evaluation, the same samples each time, spread over the test set; 0: the whole test set")         \
     X(INT, norm_every, "10", 0, 1e9, NULL,                                                                             \
-      "steps between gradient norms in metrics.jsonl, 0 = none; with optim.clip_norm each step has one")               \
-    X(INT, sample_every, "0", 0, 1e15, NULL, "steps between texts that the model writes (gpt2, llama); 0 = none")      \
-    X(TEXT, sample_prompt, "", 0, 0, NULL, "what they begin with; empty: as trireme generate without a prompt")        \
-    X(INT, sample_tokens, "100", 1, 1e6, NULL, "tokens of such a text")
+      "steps between gradient norms in metrics.jsonl; 0: none; each step with optim.clip_norm")                        \
+    X(INT, sample_every, "0", 0, 1e15, NULL,                                                                           \
+      "steps between sample texts of a language model (gpt2, llama), printed and in metrics.jsonl: temperature 0.8, "  \
+      "top 200, seed train.seed; needs a tokenizer.json in the run folder or beside model.from; 0: none")              \
+    X(TEXT, sample_prompt, "", 0, 0, NULL,                                                                             \
+      "prompt of the sample texts; empty: the end-of-text token, else a new line", "train.sample_every!=0")            \
+    X(INT, sample_tokens, "100", 1, 1e6, NULL, "tokens of a sample text", "train.sample_every!=0")
 typedef struct tri_train_config {
     TRI_TRAIN_OPTIONS(TRI_OPTION_FIELD)
 } tri_train_config;
 extern const tri_option_table tri_train_options; /* section "train" */
+tri_dtype tri_precision_dtype(tri_precision precision);
 
 /* All there is besides `model:`, in the order of print and help: X(NAME, rows that decide the bits) stands for a member
  * NAME of type tri_NAME_config with the table tri_NAME_options. The second is a predicate of config.c. Two that share a
@@ -94,6 +139,7 @@ typedef struct tri_config {
     tri_patterns freeze, reinit; /* model.freeze, model.reinit */
     tri_yaml *root;              /* everything that was given, file and command line */
     bool batch_auto;             /* train.batch is auto, and not found yet */
+    bool is_printed;             /* the file was written by tri_config_print() */
     tri_map origins;             /* "optim.lr" -> index in origin_names; absent: default */
     const char *origin_names[2]; /* the file's name, "command line" */
     tri_arena arena;
@@ -110,14 +156,25 @@ extern const tri_foreign_key tri_foreign_keys[];
 extern const int tri_foreign_key_count;
 /* NULL if no other program has an option of this name. */
 const tri_foreign_key *tri_foreign_key_find(const char *name);
+/* Options, and values of options ("section.option=value"), that had another name before. */
+typedef struct tri_renamed {
+    const char *old, *now;
+} tri_renamed;
+extern const tri_renamed tri_renamed_keys[]; /* old NULL at the end */
 
 /* Finds contradictions between options, for a number of ranks. 0: the number is not known yet, and what depends on it
  * is left out. */
 tri_status tri_config_check(const tri_config *config, int ranks);
 /* Whether the workers of one run may differ in "section.option". */
 bool tri_config_is_local(const char *key);
-/* unused_options.c: a line for each of these words that changes nothing in this run, once its layout is known, and the
- * format that its data have. */
+/* The option that a text such as "section.option=value" begins with, and its section; NULL: there is none. */
+struct tri_config_section;
+const tri_option *tri_config_row(const char *key, const struct tri_config_section **section);
+/* unused_options.c: appends the first of an option's conditions that is not true, and what is true instead; nothing if
+ * all are. `format`: the format of the data. */
+tri_status tri_config_unmet(const tri_config *config, const char *format, const char *applies, tri_string *unmet);
+/* Warns about each of these options that has no effect in this run, once its layout and the format of its data are
+ * known. */
 void tri_config_idle_tell(const tri_config *config, const char *format, const char *const *overrides);
 /* batch_fit.c: finds train.batch where it is auto, for so many ranks on this machine. */
 tri_status tri_batch_fit(tri_config *config, int ranks);
@@ -135,13 +192,12 @@ bool tri_guard_copies(const tri_config *config);
 tri_status tri_guard_skip_check(const tri_config *config, const char *what, const char *besides);
 /* verify.c */
 tri_status tri_verify_check(const tri_config *config);
-/* Whether train.verify_every is a number of steps. */
-bool tri_verify_number(const char *text, int64_t *value);
 /* Whether stragglers can be replaced. */
 tri_status tri_stragglers_check(const tri_config *config, bool elastic);
 /* What train.on_nonfinite and train.on_spike say. */
 typedef enum tri_guard_act { TRI_GUARD_OFF, TRI_GUARD_STOP, TRI_GUARD_SKIP, TRI_GUARD_ROLLBACK } tri_guard_act;
-tri_guard_act tri_guard_act_of(const char *text);
+tri_guard_act tri_guard_on_nonfinite(const tri_config *config);
+tri_guard_act tri_guard_on_spike(const tri_config *config);
 /* The resolved configuration as YAML, each value with its origin as a comment; reads back to the same configuration. */
 tri_status tri_config_print(const tri_config *config, tri_string *out);
 /* xxh3 of what decides the bits: model, data, train (batch, shards, seed, epochs, kernels), optim. */

@@ -27,7 +27,7 @@ static const char *origin_of(const tri_config *config, const char *section, cons
 /* A scalar that YAML reads back as it was. */
 static tri_status print_scalar(const tri_option *row, const char *text, tri_string *out)
 {
-    bool quoted = row->type == TRI_OPTION_NAME || row->type == TRI_OPTION_TEXT ||
+    bool quoted = row->words || row->type == TRI_OPTION_NAME || row->type == TRI_OPTION_TEXT ||
                   row->type == TRI_OPTION_PATH; /* a list is YAML as it stands */
     if (!quoted)
         return tri_string_append(out, text);
@@ -106,13 +106,24 @@ tri_status tri_config_print(const tri_config *config, tri_string *out)
     return TRI_OK;
 }
 
+/* The hash of a configuration stays the same when an option gets another name. */
+static tri_status hash_key_append(const char *section, const char *field, tri_string *text)
+{
+    char key[128];
+    snprintf(key, sizeof(key), "%.60s.%.60s", section, field);
+    const char *name = key;
+    for (const tri_renamed *row = tri_renamed_keys; row->old; row++)
+        name = strcmp(row->now, key) == 0 ? row->old : name;
+    return tri_string_appendf(text, "%s=", name);
+}
+
 static tri_status hash_text_append(const tri_config *config, const tri_config_section *section, tri_string *text)
 {
     for (size_t r = 0; r < section->table->count; r++) {
         const tri_option *row = &section->table->rows[r];
         if (!section->row_decides(row->field))
             continue;
-        TRI_TRY(tri_string_appendf(text, "%s.%s=", section->table->section, row->field));
+        TRI_TRY(hash_key_append(section->table->section, row->field, text));
         TRI_TRY(tri_options_print(row, section_struct(config, section), text));
         TRI_TRY(tri_string_append(text, "\n"));
     }

@@ -234,7 +234,7 @@ void tri_job_info_take(tri_job *job, const tri_dataset_info *info)
     if (info->table)
         tri_job_table_set(job, info->table);
     else if (info->dtype == TRI_F32 && !(info->deviation[0] > 0))
-        strcpy(job->config.data.normalize, "none");
+        job->config.data.normalize = TRI_NORMALIZE_NONE;
 }
 
 tri_status tri_dataset_info_parse(const char *text, size_t nbytes, const char *path, tri_dataset_info *info,

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * foreign_keys.c: what options of PyTorch, Hugging Face's Trainer, Lightning and Keras are called here.
+ * foreign_keys.c: what options of PyTorch, Hugging Face's Trainer, Lightning and Keras are called here, and options
+ * that had another name.
  *
  * A row has a key of ours, or a sentence where there is none that means the same.
  */
@@ -139,6 +140,22 @@ const tri_foreign_key tri_foreign_keys[] = {
     {"nproc_per_node", NULL, IS_COUNT},
     {"world_size", NULL, IS_COUNT},
 };
+const tri_renamed tri_renamed_keys[] = {
+    {"data.test_part", "data.test"},
+    {"data.target_column", "data.target"},
+    {"data.target=-1", "data.target=[]"},
+    {"optim.final_factor", "optim.final_lr_fraction"},
+    {"optim.fall_part", "optim.decay_fraction"},
+    {"optim.fall_shape", "optim.decay_shape"},
+    {"parallel.compress_keep", "parallel.compress_fraction"},
+    {"parallel.compress_rest", "parallel.compress_residual"},
+    {"ps.deal", "ps.schedule"},
+    {"ps.schedule=share", "ps.schedule=static"},
+    {"ps.schedule=demand", "ps.schedule=dynamic"},
+    {"train.on_straggler=tell", "train.on_straggler=warn"},
+    {NULL, NULL},
+};
+
 const int tri_foreign_key_count = TRI_COUNT_OF(tri_foreign_keys);
 
 const tri_foreign_key *tri_foreign_key_find(const char *name)

@@ -84,11 +84,12 @@ static tri_status check_evaluated(const tri_job *job, const tri_dataset_info *fo
     if (tri_is_whole(found->dtype) != tri_is_whole(info->dtype))
         return tri_fail(TRI_ECONFIG, "the model was made for samples of %s, the data to evaluate has %s",
                         tri_dtype_name(info->dtype), tri_dtype_name(found->dtype));
-    if ((found->dtype == TRI_U8) != (info->dtype == TRI_U8) && strcmp(job->config.data.normalize, "none") != 0)
+    if ((found->dtype == TRI_U8) != (info->dtype == TRI_U8) && job->config.data.normalize != TRI_NORMALIZE_NONE)
         return tri_fail(TRI_ECONFIG,
                         "the model was made for samples of %s, the data to evaluate has %s, which data.normalize %s "
                         "normalises in another way: want the same type",
-                        tri_dtype_name(info->dtype), tri_dtype_name(found->dtype), job->config.data.normalize);
+                        tri_dtype_name(info->dtype), tri_dtype_name(found->dtype),
+                        tri_normalize_word(job->config.data.normalize));
     if (!tri_shape_equal(found->target, info->target) || found->target_dtype != info->target_dtype)
         return tri_fail(TRI_ECONFIG, "the model wants targets of shape %s, the data to evaluate has %s",
                         tri_shape_print(info->target, wanted), tri_shape_print(found->target, text));

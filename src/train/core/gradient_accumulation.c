@@ -59,8 +59,8 @@ static bool is_free(const tri_job *job)
 {
     const tri_config *config = &job->config;
     return config->train.shards_at_once == 0 && job->graph && !job->forward_only && job->mesh.tensor == 1 &&
-           !job->servers.client && strcmp(config->parallel.sync, "allreduce") == 0 &&
-           strcmp(config->parallel.compress, "none") == 0 && job->batch_sums.count == 0 && !job->params->ties_joined;
+           !job->servers.client && config->parallel.sync == TRI_SYNC_ALLREDUCE &&
+           config->parallel.compress == TRI_COMPRESS_NONE && job->batch_sums.count == 0 && !job->params->ties_joined;
 }
 
 void tri_job_waves_plan(tri_job *job)

@@ -195,10 +195,10 @@ static void compression_print(const tri_job *job, tri_console *console)
         tri_console_line(console,
                          "parallel.compress %s: nothing is compressed, all ranks are on one host "
                          "(parallel.compress_between: ranks compresses there too)",
-                         parallel->compress);
+                         tri_compress_kind_word(parallel->compress));
     else if (job->step > 0 && compress->keeps)
         tri_console_line(console, "parallel.compress %s: what earlier steps left to be sent is not in the checkpoint",
-                         parallel->compress);
+                         tri_compress_kind_word(parallel->compress));
 }
 
 void tri_job_initial_print(const tri_job *job, tri_console *console)

@@ -97,13 +97,15 @@ static tri_status isa_set(tri_isa isa)
 
 tri_status tri_job_isa_settle(tri_job *job, const char *resume)
 {
-    const char *wanted = job->config.train.isa;
+    const tri_isa_wanted wanted = job->config.train.isa;
+    const bool native = wanted == TRI_ISA_NATIVE;
     tri_isa isa = tri_isa_best();
-    if (tri_isa_find(wanted, &isa) && isa > tri_isa_best())
-        return tri_fail(TRI_ECONFIG, "train.isa: want %s, the processor of rank %d has %s", wanted, job->rank,
-                        tri_isa_name(tri_isa_best()));
-    const bool native = strcmp(wanted, "native") == 0;
-    if (resume && strcmp(wanted, "auto") == 0)
+    if (wanted >= TRI_ISA_MOST_GENERIC)
+        isa = (tri_isa)(wanted - TRI_ISA_MOST_GENERIC + TRI_ISA_GENERIC);
+    if (isa > tri_isa_best())
+        return tri_fail(TRI_ECONFIG, "train.isa: want %s, the processor of rank %d has %s", tri_isa_wanted_word(wanted),
+                        job->rank, tri_isa_name(tri_isa_best()));
+    if (resume && wanted == TRI_ISA_AUTO)
         isa = resumed_find(job, resume);
     job->elastic.isa = isa;
     if (job->elastic.on) /* once its first generation is there */
@@ -118,7 +120,7 @@ tri_status tri_job_isa_settle(tri_job *job, const char *resume)
 
 tri_status tri_job_isa_take(const tri_job *job, tri_isa common)
 {
-    const bool native = strcmp(job->config.train.isa, "native") == 0;
+    const bool native = job->config.train.isa == TRI_ISA_NATIVE;
     if (common > job->elastic.isa || (native && common != job->elastic.isa))
         return tri_fail(TRI_EMISMATCH, "instruction set (train.isa): want %s, got %s", tri_isa_name(common),
                         tri_isa_name(job->elastic.isa));

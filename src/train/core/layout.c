@@ -26,22 +26,23 @@ static const char *origin_of(const tri_config *config, const char *field)
 }
 
 /* A size that somebody wrote down; 0: nobody, or auto. */
-static int size_wish(const tri_config *config, const char *field, const char *text)
+static int size_wish(const tri_config *config, const char *field, int64_t size)
 {
-    return origin_of(config, field) && strcmp(text, "auto") != 0 ? atoi(text) : 0;
+    return origin_of(config, field) && size != TRI_OPTION_AUTO ? (int)size : 0;
 }
 
 static tri_plan_wish wish_of(const tri_config *config)
 {
     const tri_parallel_config *parallel = &config->parallel;
-    const char *fixed = tri_compress_find(parallel) ? "allreduce" : NULL; /* compressed sums want it */
+    static const tri_sync_kind allreduce = TRI_SYNC_ALLREDUCE;
+    const tri_sync_kind *fixed = tri_compress_find(parallel) ? &allreduce : NULL; /* compressed sums want it */
     return (tri_plan_wish){.data = size_wish(config, "data", parallel->data),
                            .tensor = size_wish(config, "tensor", parallel->tensor),
                            .pipeline = size_wish(config, "pipeline", parallel->pipeline),
                            .chunks = origin_of(config, "chunks") ? (int)parallel->chunks : 0,
-                           .schedule = origin_of(config, "schedule") ? parallel->schedule : NULL,
-                           .sync = origin_of(config, "sync") ? parallel->sync : fixed,
-                           .zero_ranks = origin_of(config, "zero_ranks") ? parallel->zero_ranks : NULL};
+                           .schedule = origin_of(config, "schedule") ? &parallel->schedule : NULL,
+                           .sync = origin_of(config, "sync") ? &parallel->sync : fixed,
+                           .zero_ranks = origin_of(config, "zero_ranks") ? parallel->zero_ranks : 0};
 }
 
 static tri_status setup_fill(const tri_layout_setup *given, const tri_dataset *dataset, tri_plan_setup *setup)
@@ -52,15 +53,14 @@ static tri_status setup_fill(const tri_layout_setup *given, const tri_dataset *d
                               .given = given->given,
                               .sample = dataset->info.sample,
                               .classes = dataset->info.classes,
-                              .kernels = config->train.kernels,
+                              .kernels = tri_kernels_word(config->train.kernels),
+                              .precision = tri_precision_dtype(config->train.precision),
                               .tensor_parts = (int)config->parallel.tensor_parts,
                               .sequence = config->parallel.sequence,
-                              .cut_measured = strcmp(config->parallel.cut, "measured") == 0,
+                              .cut_measured = config->parallel.cut == TRI_CUT_MEASURED,
                               .optim = &config->optim,
                               .progress = given->progress,
                               .progress_arg = given->progress_arg};
-    if (!tri_dtype_find(config->train.precision, &setup->precision))
-        return tri_fail(TRI_ECONFIG, "train.precision: want f32, bf16 or f16, got '%s'", config->train.precision);
     setup->job =
         (tri_plan_job){.batch = config->train.batch,
                        .shards = config->train.shards,
@@ -101,7 +101,7 @@ tri_status tri_layouts_find(const tri_layout_setup *given, tri_layouts *layouts)
     tri_dataset *dataset = NULL;
     *layouts = (tri_layouts){0};
     tri_plan_wish wish = wish_of(given->config);
-    if (strcmp(given->config->parallel.sync, "ps") == 0)
+    if (given->config->parallel.sync == TRI_SYNC_PS)
         return tri_fail(TRI_ECONFIG, "parallel.sync ps: layouts are planned for ranks without parameter servers: want "
                                      "another strategy, or with servers parallel.layout given");
     TRI_TRY_IN(tri_dataset_open(&given->config->data, false, &dataset), "while opening the training data");
@@ -122,30 +122,19 @@ void tri_layouts_close(tri_layouts *layouts)
 
 /* --- parallel: auto --- */
 
-static tri_status line_set(tri_config *config, const char *field, const char *value)
+static void layout_write(tri_config *config, const tri_layout *layout)
 {
-    return tri_options_set(&tri_parallel_options, &config->parallel, field, value);
-}
-
-static tri_status number_set(tri_config *config, const char *field, int number)
-{
-    char text[24];
-    snprintf(text, sizeof(text), "%d", number);
-    return line_set(config, field, text);
-}
-
-static tri_status layout_write(tri_config *config, const tri_layout *layout)
-{
-    TRI_TRY(line_set(config, "layout", "given"));
-    TRI_TRY(number_set(config, "data", layout->data));
-    TRI_TRY(number_set(config, "tensor", layout->tensor));
-    TRI_TRY(number_set(config, "pipeline", layout->pipeline));
-    TRI_TRY(line_set(config, "sync", tri_plan_sync_names[layout->sync]));
-    TRI_TRY(layout->zero > 0 ? number_set(config, "zero_ranks", layout->zero) : line_set(config, "zero_ranks", "all"));
+    tri_parallel_config *parallel = &config->parallel;
+    parallel->layout = TRI_LAYOUT_GIVEN;
+    parallel->data = layout->data;
+    parallel->tensor = layout->tensor;
+    parallel->pipeline = layout->pipeline;
+    parallel->sync = layout->sync;
+    parallel->zero_ranks = layout->zero > 0 ? layout->zero : TRI_ZERO_RANKS_ALL;
     if (layout->pipeline == 1)
-        return TRI_OK;
-    TRI_TRY(number_set(config, "chunks", layout->chunks));
-    return line_set(config, "schedule", layout->schedule);
+        return;
+    parallel->chunks = layout->chunks;
+    parallel->schedule = layout->schedule;
 }
 
 static tri_status why_not(const tri_plan_list *plan)
@@ -161,7 +150,7 @@ tri_status tri_config_layout_find(tri_config *config, const tri_model *given, tr
 {
     char layout[96];
     int32_t chosen = -1;
-    if (strcmp(config->parallel.layout, "auto") != 0)
+    if (config->parallel.layout != TRI_LAYOUT_AUTO)
         return TRI_OK;
     tri_layouts *layouts = tri_alloc_zero(1, sizeof(*layouts));
     if (!layouts)
@@ -176,10 +165,9 @@ tri_status tri_config_layout_find(tri_config *config, const tri_model *given, tr
         status = why_not(&layouts->plan);
     if (status == TRI_OK) {
         const tri_plan_row *row = tri_vector_at(&layouts->plan.rows, (size_t)chosen);
-        status = layout_write(config, &row->layout);
-        if (status == TRI_OK)
-            status = tri_string_appendf(text, "layout: %s: %s; predicted %.3g s a step",
-                                        tri_layout_print(&row->layout, layout), layouts->plan.why, row->cost.step_s);
+        layout_write(config, &row->layout);
+        status = tri_string_appendf(text, "layout: %s: %s; predicted %.3g s a step",
+                                    tri_layout_print(&row->layout, layout), layouts->plan.why, row->cost.step_s);
     }
     tri_layouts_close(layouts);
     tri_free(layouts);

@@ -34,7 +34,7 @@ static tri_status describe_optimizer(tri_job *job, const char *prefix, tri_strin
     const tri_optim_config *optim = &job->config.optim;
     int64_t all = job->config.train.epochs * job->steps_per_epoch;
     TRI_TRY(tri_optim_groups_print(optim, job->params, prefix, notes));
-    TRI_TRY(tri_string_appendf(notes, "%slearning rate, %s:\n", prefix, optim->schedule));
+    TRI_TRY(tri_string_appendf(notes, "%slearning rate, %s:\n", prefix, tri_lr_schedule_word(optim->schedule)));
     return tri_schedule_plot(optim, job->steps, all, prefix, notes);
 }
 
@@ -46,7 +46,7 @@ static tri_status snapshot_plan(const tri_job *job, size_t outer, size_t *nbytes
     tri_checkpoint_levels levels;
     TRI_TRY(tri_checkpoint_levels_read(&job->config.checkpoint, &levels));
     *nbytes = 0;
-    bool served = strcmp(job->config.parallel.sync, "ps") == 0; /* the servers copy */
+    bool served = job->config.parallel.sync == TRI_SYNC_PS; /* the servers copy */
     if (served || !job->config.checkpoint.async || !tri_checkpoint_levels_repeat(&levels))
         return TRI_OK;
     size_t weights = (size_t)(params->share ? params->share_elements : params->count) * sizeof(float);

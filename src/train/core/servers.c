@@ -37,7 +37,7 @@ int tri_job_servers_local(const tri_job *job)
 
 tri_status tri_job_servers_find(tri_job *job, tri_ps_client *client)
 {
-    bool wanted = strcmp(job->config.parallel.sync, "ps") == 0;
+    bool wanted = job->config.parallel.sync == TRI_SYNC_PS;
     if (!client && wanted)
         return tri_fail(TRI_ECONFIG, "parallel.sync ps: there are no parameter servers: want --servers N beside -n, or "
                                      "TRIREME_SERVERS in the environment of all ranks");
@@ -45,8 +45,8 @@ tri_status tri_job_servers_find(tri_job *job, tri_ps_client *client)
         return TRI_OK;
     if (!wanted)
         return tri_fail(TRI_ECONFIG, "there are parameter servers, but parallel.sync is %s: want ps",
-                        job->config.parallel.sync);
-    if (strcmp(job->config.train.precision, "f16") == 0)
+                        tri_sync_kind_word(job->config.parallel.sync));
+    if (job->config.train.precision == TRI_PRECISION_F16)
         return tri_fail(TRI_ECONFIG,
                         "train.precision f16: its loss scale wants all sums at the workers: want f32 or bf16 "
                         "with parallel.sync ps");
@@ -60,13 +60,12 @@ tri_status tri_job_servers_find(tri_job *job, tri_ps_client *client)
                 "ps.replicas %lld with %d server: nobody else can hold its blocks (want --servers 2 or more)",
                 (long long)job->config.ps.replicas, setup->servers);
     int64_t shards = (job->config.train.shards + setup->workers - 1) / setup->workers;
-    if (tri_ps_consistency(&job->config.ps) == PS_BSP && tri_ps_is_coded(&job->config.ps) &&
-        shards > TRI_TREE_MAX_PARTS)
+    if (job->config.ps.consistency == PS_BSP && tri_ps_is_coded(&job->config.ps) && shards > TRI_TREE_MAX_PARTS)
         return tri_fail(TRI_ECONFIG,
                         "ps.values %s: each shard's gradient travels by itself: want at most %d shards a worker, "
                         "train.shards %lld gives %d workers %lld",
-                        job->config.ps.values, TRI_TREE_MAX_PARTS, (long long)job->config.train.shards, setup->workers,
-                        (long long)shards);
+                        ps_values_word(job->config.ps.values), TRI_TREE_MAX_PARTS, (long long)job->config.train.shards,
+                        setup->workers, (long long)shards);
     job->servers = (tri_sync_servers){.client = client,
                                       .config = &job->config.ps,
                                       .optim = &job->config.optim,

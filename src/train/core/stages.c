@@ -55,7 +55,7 @@ static tri_status cut_by_cost(tri_job *job, const tri_model *model, const tri_gr
                               tri_sections *sections, tri_stages *stages)
 {
     int count = job->mesh.pipeline * (int)job->config.parallel.chunks;
-    bool measured = strcmp(job->config.parallel.cut, "measured") == 0;
+    bool measured = job->config.parallel.cut == TRI_CUT_MEASURED;
     if (measured && job->rank == 0)
         TRI_TRY(tri_sections_measure(model, graph, MEASURE_S, sections));
     TRI_TRY(tri_stages_choose(sections, job->mesh.pipeline, (int)job->config.parallel.chunks, stages));
@@ -171,7 +171,7 @@ tri_status tri_job_stages_print(tri_job *job)
                          times[s].forward * 1e3, times[s].backward * 1e3, times[s].adding * 1e3, times[s].idle * 1e3);
     if (status == TRI_OK && tells)
         tri_console_line(job->console, "bubble %.1f %% of the last step, schedule %s", bubble * 100,
-                         job->config.parallel.schedule);
+                         tri_pipe_kind_word(job->config.parallel.schedule));
     tri_free(times);
     return status;
 }

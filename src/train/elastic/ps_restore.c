@@ -97,7 +97,7 @@ static tri_status server_refill(void *arg, int server)
 static tri_status form(tri_job *job)
 {
     bool leads = job->servers.client && !tri_job_follows(job);
-    if (leads && tri_ps_consistency(&job->config.ps) != PS_BSP && job->config.ps.replicas < 2)
+    if (leads && job->config.ps.consistency != PS_BSP && job->config.ps.replicas < 2)
         tri_ps_client_refill_set(job->servers.client, server_refill, job);
     return TRI_OK;
 }

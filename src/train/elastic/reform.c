@@ -27,15 +27,16 @@ tri_status tri_elastic_check(const tri_config *config)
 {
     const tri_parallel_config *parallel = &config->parallel;
     const struct {
-        const char *option, *found, *wanted;
+        const char *wanted;
+        bool holds;
     } rows[] = {
-        {"parallel.data", parallel->data, "auto"},
-        {"parallel.layout", parallel->layout, "given"},
-        {"parallel.zero_ranks", parallel->zero_ranks, "all"},
-        {"comm.engine", config->comm.engine, "host"},
-        {"comm.order", config->comm.order, "canonical"},
+        {"parallel.data auto", parallel->data == TRI_OPTION_AUTO},
+        {"parallel.layout given", parallel->layout == TRI_LAYOUT_GIVEN},
+        {"parallel.zero_ranks all", parallel->zero_ranks == TRI_ZERO_RANKS_ALL},
+        {"comm.engine host", config->comm.engine == TRI_ENGINE_HOST},
+        {"comm.order canonical", config->comm.order == TRI_ORDER_CANONICAL},
     };
-    if (strcmp(parallel->sync, "ps") == 0)
+    if (parallel->sync == TRI_SYNC_PS)
         return tri_fail(TRI_ECONFIG, "--elastic goes without parallel.sync ps: workers of servers come and go by "
                                      "--servers and --restarts (ps.backup_workers, ps.replicas)");
     if (tri_sync_is_apart(parallel) && parallel->outer_delay > 0)
@@ -43,20 +44,19 @@ tri_status tri_elastic_check(const tri_config *config)
                         "--elastic goes with parallel.outer_delay 0: what is on its way is lost with a worker, got "
                         "%lld",
                         (long long)parallel->outer_delay);
-    if (strcmp(parallel->tensor, "auto") == 0 || strcmp(parallel->pipeline, "auto") == 0)
+    if (parallel->tensor == TRI_OPTION_AUTO || parallel->pipeline == TRI_OPTION_AUTO)
         return tri_fail(TRI_ECONFIG, "--elastic wants a number of tensor ranks and stages, got auto");
-    if (strcmp(parallel->tensor, "1") != 0 && parallel->tensor_parts == 0)
+    if (parallel->tensor != 1 && parallel->tensor_parts == 0)
         return tri_fail(TRI_ECONFIG,
-                        "--elastic with parallel.tensor %s wants parallel.tensor_parts: the bits are not "
+                        "--elastic with parallel.tensor %lld wants parallel.tensor_parts: the bits are not "
                         "to depend on how many ranks are left",
-                        parallel->tensor);
+                        (long long)parallel->tensor);
     for (size_t i = 0; i < TRI_COUNT_OF(rows); i++)
-        if (strcmp(rows[i].found, rows[i].wanted) != 0)
-            return tri_fail(TRI_ECONFIG, "--elastic goes with %s %s so far, got %s", rows[i].option, rows[i].wanted,
-                            rows[i].found);
-    if (strcmp(parallel->ahead, "on") == 0)
+        if (!rows[i].holds)
+            return tri_fail(TRI_ECONFIG, "--elastic requires %s", rows[i].wanted);
+    if (parallel->ahead == TRI_AHEAD_ON)
         return tri_fail(TRI_ECONFIG, "--elastic goes with parallel.ahead off: a step is redone whole, got on");
-    if (strcmp(config->train.on_nonfinite, "rollback") == 0 || strcmp(config->train.on_spike, "rollback") == 0)
+    if (tri_guard_copies(config))
         return tri_fail(TRI_ECONFIG,
                         "--elastic goes with train.on_nonfinite and train.on_spike stop or skip so far: the "
                         "copies of rollback are in the memory of each worker");
@@ -93,7 +93,7 @@ static tri_status elastic_build(tri_job *job, const tri_job_setup *setup)
     elastic->on = true;
     elastic->console = setup->console;
     TRI_TRY(tri_job_configure(job, setup));
-    snprintf(job->config.parallel.ahead, sizeof(job->config.parallel.ahead), "off");
+    job->config.parallel.ahead = TRI_AHEAD_OFF;
     if (setup->resume && !(elastic->resume = tri_strdup(setup->resume)))
         return TRI_ENOMEM;
     elastic->or_begin = setup->or_begin;
@@ -233,7 +233,7 @@ tri_status tri_job_form(tri_job *job, tri_comm *comm, const tri_job_generation *
     const tri_compress_ops *compress = tri_compress_find(&job->config.parallel);
     if (generation->number > 1 && job->rank == 0 && !tri_job_is_apart(job) && compress && compress->keeps)
         tri_log(TRI_LOG_INFO, "what parallel.compress %s had kept back of gradients so far is lost: it begins anew",
-                job->config.parallel.compress);
+                tri_compress_kind_word(job->config.parallel.compress));
     if (job->elastic.place)
         job->elastic.place->stepped(job->elastic.place->arg, job);
     return tri_job_form_run(job, job->elastic.data);

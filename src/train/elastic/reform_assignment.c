@@ -25,20 +25,19 @@
 static bool is_spread(const tri_config *config)
 {
     const tri_parallel_config *parallel = &config->parallel;
-    return tri_sync_spread(parallel, 2) != TRI_SPREAD_NOTHING || strcmp(parallel->tensor, "1") != 0 ||
-           strcmp(parallel->pipeline, "1") != 0;
+    return tri_sync_spread(parallel, 2) != TRI_SPREAD_NOTHING || parallel->tensor != 1 || parallel->pipeline != 1;
 }
 
 static tri_mesh wish_of(const tri_config *config)
 {
-    return (tri_mesh){.tensor = atoi(config->parallel.tensor), .pipeline = atoi(config->parallel.pipeline)};
+    return (tri_mesh){.tensor = (int)config->parallel.tensor, .pipeline = (int)config->parallel.pipeline};
 }
 
 /* With zero3 all ranks go through the weights equally often. */
 static bool is_even(const tri_config *config)
 {
     return tri_sync_spread(&config->parallel, 2) == TRI_SPREAD_WEIGHTS &&
-           (config->train.shards_at_once > 0 || strcmp(config->parallel.pipeline, "1") != 0);
+           (config->train.shards_at_once > 0 || config->parallel.pipeline != 1);
 }
 
 static tri_status configure(tri_job *job)
@@ -72,8 +71,8 @@ tri_status tri_job_roles_lay(tri_job *job, int ranks)
     if (!roles->on)
         return TRI_OK;
     (void)tri_roles_layout(&roles->wish, ranks, roles->even, &mesh);
-    snprintf(parallel->tensor, sizeof(parallel->tensor), "%d", mesh.tensor);
-    snprintf(parallel->pipeline, sizeof(parallel->pipeline), "%d", mesh.pipeline);
+    parallel->tensor = mesh.tensor;
+    parallel->pipeline = mesh.pipeline;
     memcpy(parallel->cut_at, roles->cut_at, sizeof(parallel->cut_at));
     if (mesh.pipeline != roles->wish.pipeline) /* layers to cut at are given for that number of stages */
         snprintf(parallel->cut_at, sizeof(parallel->cut_at), "[]");

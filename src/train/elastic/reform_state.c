@@ -32,8 +32,8 @@ tri_status tri_job_state_prepare(tri_job *job, int world, bool one_host)
         tri_memory_touch(tri_optim_state(job->optim, i), (size_t)tri_optim_count(job->optim) * sizeof(float));
     int count = tri_tree_parts(shards, tri_tree_first(shards, world - 1, world),
                                tri_tree_count(shards, world - 1, world), parts);
-    const char *transport = job->config.net.transport;
-    bool shared = one_host && (strcmp(transport, "auto") == 0 || strcmp(transport, "shm") == 0);
+    tri_transport_kind transport = job->config.net.transport;
+    bool shared = one_host && (transport == TRI_TRANSPORT_AUTO || transport == TRI_TRANSPORT_SHM);
     return tri_sync_kept_make(&job->elastic.grads, &job->config.parallel, job->params, count, shared);
 }
 

@@ -32,8 +32,8 @@ static int64_t array_count(const tri_job *job, int array)
 static tri_status guard_open(tri_job *job)
 {
     tri_job_guard *guard = &job->guard;
-    guard->on_nonfinite = tri_guard_act_of(job->config.train.on_nonfinite);
-    guard->on_spike = tri_guard_act_of(job->config.train.on_spike);
+    guard->on_nonfinite = tri_guard_on_nonfinite(&job->config);
+    guard->on_spike = tri_guard_on_spike(&job->config);
     guard->copy_step = -1;
     if (!tri_guard_copies(&job->config))
         return TRI_OK;

@@ -18,7 +18,7 @@
 static void restart(tri_job *job)
 {
     const tri_train_config *train = &job->config.train;
-    if (strcmp(train->precision, "f16") == 0)
+    if (train->precision == TRI_PRECISION_F16)
         job->scale.now = (double)(train->loss_scale > 0 ? train->loss_scale : train->loss_scale_init);
 }
 

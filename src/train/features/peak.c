@@ -60,7 +60,7 @@ static tri_status form(tri_job *job)
 {
     char path[1200] = "";
     double peak = 0;
-    const tri_dtype precision = strcmp(job->config.train.precision, "bf16") == 0 ? TRI_BF16 : TRI_F32;
+    const tri_dtype precision = job->config.train.precision == TRI_PRECISION_BF16 ? TRI_BF16 : TRI_F32;
     const char *of = tri_dtype_name(precision);
     if (job->rank != 0 || (!job->run_folder && !job->console))
         return TRI_OK;

@@ -21,7 +21,7 @@
 tri_status tri_job_stragglers_open(tri_job *job)
 {
     tri_job_stragglers *all = &job->stragglers;
-    if (strcmp(job->config.train.on_straggler, "off") == 0)
+    if (job->config.train.on_straggler == TRI_STRAGGLER_OFF)
         return TRI_OK;
     all->busy = tri_alloc_zero(2 * (size_t)job->world, sizeof(double));
     all->named = tri_alloc_zero((size_t)job->world, sizeof(bool));
@@ -76,7 +76,7 @@ static tri_status straggler_tell(tri_job *job, int rank, double median)
     tri_group_name_next(job->group, "");
     TRI_TRY(status);
     host[sizeof(host) - 1] = 0;
-    if (strcmp(job->config.train.on_straggler, "replace") == 0)
+    if (job->config.train.on_straggler == TRI_STRAGGLER_REPLACE)
         then = "; it is asked to leave";
     tri_job_watch_why(job, rank, why, sizeof(why));
     snprintf(

@@ -116,7 +116,7 @@ tri_status tri_job_trace_give(tri_job *job, int64_t tag, const tri_trace_rank *o
 /* Workers are as far at different times. Those that do not come are left out. */
 static tri_status notes_await(tri_job *job, int64_t tag, tri_string *all)
 {
-    const bool together = tri_ps_consistency(&job->config.ps) == PS_BSP;
+    const bool together = job->config.ps.consistency == PS_BSP;
     const int64_t until_ns = tri_deadline_after_ms(together ? BSP_MS : WAIT_MS);
     for (int count = 0; count < job->servers.workers - 1; tri_sleep_ns(LOOK_MS * TRI_NS_PER_MS)) {
         TRI_TRY(tri_ps_client_note(job->servers.client, PS_SUBJECT_TRACE, tag, NULL, 0, NULL, &count));

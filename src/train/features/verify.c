@@ -43,12 +43,9 @@ static tri_group *replicas_of(const tri_job *job, int array)
 /* auto: so many that hashing costs less than COST_LIMIT of them, by the operations of a step. */
 int64_t tri_job_verify_steps(const tri_job *job, double nbytes)
 {
-    const char *text = job->config.train.verify_every;
-    int64_t number;
-    if (strcmp(text, "off") == 0)
-        return 0;
-    if (tri_verify_number(text, &number))
-        return number;
+    int64_t steps = job->config.train.verify_every;
+    if (steps != TRI_VERIFY_AUTO)
+        return steps == TRI_VERIFY_OFF ? 0 : steps;
     double step = job->figures.flops * (double)job->config.train.batch / job->world;
     double every = step > 0 ? nbytes * COST_FLOPS / (COST_LIMIT * step) : 1;
     return every > 1 ? (int64_t)every + 1 : 1;

@@ -18,7 +18,7 @@ typedef struct trial {
     rig_model_fn make;
     int64_t classes;
     tri_dtype precision;
-    const char *schedule;
+    tri_pipe_kind schedule;
     int each, micro_shards;
     int data;         /* pipelines that share the batch; rank r is stage r % stages of pipeline r / stages */
     const char *sync; /* between them */
@@ -308,8 +308,9 @@ static void stage_compare(spawn_rank *self, const trial *t, const stage *s)
         bool same = memcmp(s->params->values + entry->first, whole->values + other->first,
                            (size_t)entry->count * sizeof(float)) == 0;
         if (!same)
-            fprintf(stderr, "%s, %d ranks x %d, %d shards, %d parts: %s differs on rank %d\n", t->schedule, self->world,
-                    t->each, t->micro_shards, t->part_count, entry->name, self->rank);
+            fprintf(stderr, "%s, %d ranks x %d, %d shards, %d parts: %s differs on rank %d\n",
+                    tri_pipe_kind_word(t->schedule), self->world, t->each, t->micro_shards, t->part_count, entry->name,
+                    self->rank);
         SPAWN_CHECK(self, same);
     }
 }
@@ -391,7 +392,7 @@ static void trial_run(trial *t, spawn_kind kind, int world)
 static const tri_tree_part one_part[] = {{0, 8}};
 static const tri_tree_part four_parts[] = {{0, 4}, {4, 2}, {6, 1}, {7, 1}};
 
-static trial trial_of(rig_model_fn make, int64_t classes, const char *schedule, int each, int micro_shards)
+static trial trial_of(rig_model_fn make, int64_t classes, tri_pipe_kind schedule, int each, int micro_shards)
 {
     trial t = {.make = make, .classes = classes, .schedule = schedule, .each = each, .micro_shards = micro_shards};
     t.data = 1;
@@ -408,9 +409,9 @@ static trial in_parts(trial t)
 }
 
 static const struct {
-    const char *name;
+    tri_pipe_kind name;
     int each;
-} schedules[] = {{"gpipe", 1}, {"1f1b", 1}, {"interleaved", 2}};
+} schedules[] = {{TRI_PIPE_GPIPE, 1}, {TRI_PIPE_1F1B, 1}, {TRI_PIPE_INTERLEAVED, 2}};
 
 static void stages_give_the_weights_of_one_process(void **state)
 {
@@ -433,11 +434,11 @@ static void every_model_goes_through_stages(void **state)
     (void)state;
     for (size_t k = 0; k < RIG_SPLIT_MODELS; k++)
         for (int half = 0; half < 2; half++) {
-            trial t = trial_of(rig_models[k].make, rig_models[k].classes, "1f1b", 1, 2);
+            trial t = trial_of(rig_models[k].make, rig_models[k].classes, TRI_PIPE_1F1B, 1, 2);
             t.precision = half ? TRI_BF16 : TRI_F32;
             trial_run(&t, SPAWN_INPROC, 2);
             trial_run(&t, SPAWN_INPROC, 4);
-            t = trial_of(rig_models[k].make, rig_models[k].classes, "interleaved", 2, 1);
+            t = trial_of(rig_models[k].make, rig_models[k].classes, TRI_PIPE_INTERLEAVED, 2, 1);
             trial_run(&t, SPAWN_INPROC, 2);
         }
 }
@@ -458,7 +459,7 @@ static void stages_run_over_every_transport(void **state)
 static void frozen_stages_stand_still(void **state)
 {
     (void)state;
-    trial t = trial_of(rig_mlp, 5, "1f1b", 1, 1);
+    trial t = trial_of(rig_mlp, 5, TRI_PIPE_1F1B, 1, 1);
     t.frozen = "fc1";
     trial_run(&t, SPAWN_INPROC, 2);
     trial_run(&t, SPAWN_INPROC, 4);
@@ -510,7 +511,7 @@ static void refused(spawn_rank *self, void *arg)
                                 .model = model,
                                 .stages = &stages,
                                 .graph = &config,
-                                .schedule = "1f1b",
+                                .schedule = TRI_PIPE_1F1B,
                                 .parts = one_part,
                                 .part_count = 1};
     SPAWN_CHECK(self, tri_model_finish(model) == TRI_OK);
@@ -523,10 +524,10 @@ static void refused(spawn_rank *self, void *arg)
     SPAWN_CHECK(self, tri_pipeline_create(&setup, &pipeline) == TRI_ECONFIG);
     SPAWN_CHECK(self, strstr(tri_last_error(), "a power of two of shards in a micro-batch, got 3") != NULL);
     config.shards = 2;
-    setup.schedule = "interleaved";
+    setup.schedule = TRI_PIPE_INTERLEAVED;
     SPAWN_CHECK(self, tri_pipeline_create(&setup, &pipeline) == TRI_ECONFIG);
     SPAWN_CHECK(self, strstr(tri_last_error(), "2 or more chunks each, got 2 and 1") != NULL);
-    setup.schedule = "gpipe";
+    setup.schedule = TRI_PIPE_GPIPE;
     SPAWN_CHECK(self, tri_pipeline_create(&setup, &pipeline) == TRI_OK);
     const float(*sums)[4];
     tri_batch batch = {.shards = 3};

@@ -234,9 +234,9 @@ static void what_does_not_go_together_is_refused(void **state)
 {
     (void)state;
     expect_refused((const char *const[]){"parallel.sync=diloco", "parallel.compress=topk", NULL},
-                   "parallel.compress: topk goes with parallel.sync allreduce, not with diloco");
+                   "parallel.compress topk requires parallel.sync allreduce, got diloco");
     expect_refused((const char *const[]){"parallel.sync=local", "parallel.compress=int8", NULL},
-                   "parallel.compress: int8 goes with parallel.sync allreduce and diloco, not with local");
+                   "parallel.compress int8 requires parallel.sync allreduce or diloco, got local");
     expect_refused(
         (const char *const[]){"parallel.sync=diloco", "parallel.local_steps=4", "parallel.outer_delay=4", NULL},
         "parallel.outer_delay is 4 but parallel.local_steps is 4");

@@ -229,7 +229,7 @@ static void compressed_sums_keep_nothing_of_a_step_that_is_left_out(void **state
 {
     (void)state;
     static const char *const acts[] = {"train.on_nonfinite=skip", "train.on_nonfinite=rollback"};
-    static const char *const rests[] = {"parallel.compress_rest=none", "parallel.compress_rest=two_bits"};
+    static const char *const rests[] = {"parallel.compress_residual=none", "parallel.compress_residual=two_bits"};
     for (size_t k = 0; k < TRI_COUNT_OF(compressions); k++)
         for (size_t a = 0; a < TRI_COUNT_OF(acts); a++)
             for (size_t r = 0; r < TRI_COUNT_OF(rests); r++) {
@@ -238,7 +238,7 @@ static void compressed_sums_keep_nothing_of_a_step_that_is_left_out(void **state
                                                  rests[r],
                                                  "parallel.compress_between=ranks",
                                                  "parallel.compress_rank=2",
-                                                 "parallel.compress_keep=0.1",
+                                                 "parallel.compress_fraction=0.1",
                                                  "checkpoint.every_steps=4",
                                                  NULL};
                 for (int world = 2; world <= 4; world++)

@@ -22,9 +22,9 @@ static tri_parallel_config config_of(const char *data, const char *tensor, const
 {
     tri_parallel_config config;
     tri_options_defaults(&tri_parallel_options, &config);
-    snprintf(config.data, sizeof(config.data), "%s", data);
-    snprintf(config.tensor, sizeof(config.tensor), "%s", tensor);
-    snprintf(config.pipeline, sizeof(config.pipeline), "%s", pipeline);
+    (void)tri_options_set(&tri_parallel_options, &config, "data", data);
+    (void)tri_options_set(&tri_parallel_options, &config, "tensor", tensor);
+    (void)tri_options_set(&tri_parallel_options, &config, "pipeline", pipeline);
     return config;
 }
 
@@ -78,8 +78,6 @@ static void sizes_that_do_not_fit_are_refused_with_the_arithmetic(void **state)
         {"2", "2", "4", 8, "data 2 x tensor 2 x pipeline 4 wants 16 ranks, but 8 take part"},
         {"2", "2", "1", 8, "data 2 x tensor 2 x pipeline 1 wants 4 ranks, but 8 take part"},
         {"auto", "auto", "1", 8, "parallel.data and parallel.tensor are both auto"},
-        {"2", "two", "1", 8, "parallel.tensor: want auto or a number of ranks, found 'two'"},
-        {"0", "1", "1", 8, "parallel.data: want auto or a number of ranks, found '0'"},
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         tri_parallel_config config = config_of(cases[i].data, cases[i].tensor, cases[i].pipeline);

@@ -169,7 +169,7 @@ static void a_slow_worker_is_dealt_fewer_parts(void **state)
     (void)state;
     static const char *const kinds[] = {"ps.consistency=ssp", "ps.consistency=async"};
     for (uint64_t seed = 1; seed <= 4; seed++) {
-        const char *const ps[] = {PS, SMALL, kinds[seed % 2], "ps.deal=demand", "train.eval_every_steps=7", NULL};
+        const char *const ps[] = {PS, SMALL, kinds[seed % 2], "ps.schedule=dynamic", "train.eval_every_steps=7", NULL};
         train_outcome outcome = run(4, (int)seed - 1, ps, seed);
         assert_true(outcome.test_loss < 1.2);
         for (int step = 0; step < STEPS; step++)
@@ -187,7 +187,7 @@ static void dealt_work_is_done_twice_as_fast_as_with_bsp(void **state)
 {
     (void)state;
     const char *const bsp[] = {PS, SMALL, NULL};
-    const char *const ssp[] = {PS, SMALL, "ps.consistency=ssp", "ps.deal=demand", NULL};
+    const char *const ssp[] = {PS, SMALL, "ps.consistency=ssp", "ps.schedule=dynamic", NULL};
     double bsp_loss = run(2, 1, bsp, 1).test_loss, bsp_ms = passed_ms();
     double ssp_loss = run(2, 1, ssp, 1).test_loss, ssp_ms = passed_ms();
     if (!(2 * ssp_ms < bsp_ms) || !(ssp_loss < 1.2))

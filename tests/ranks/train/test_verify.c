@@ -304,8 +304,8 @@ static void options_that_cannot_be_are_one_line(void **state)
         const char *overrides[3], *words;
     } cases[] = {
         {{"train.verify_every=sometimes", NULL},
-         "train.verify_every: want auto, off or a number of steps, found 'sometimes'"},
-        {{"train.verify_every=0", NULL}, "found '0'"},
+         "train.verify_every: want auto, off or an integer, 1 to 999999999, got \"sometimes\""},
+        {{"train.verify_every=0", NULL}, "got \"0\""},
         {{"train.verify_every=5", "parallel.sync=local", NULL},
          "with parallel.sync local no two workers have the same"},
     };

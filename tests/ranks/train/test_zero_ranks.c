@@ -260,9 +260,9 @@ static void what_does_not_come_out_even_is_refused_with_the_arithmetic(void **st
     } cases[] = {
         {4, 1, "parallel.sync=zero1", "parallel.zero_ranks=3", "2 or more that divide the 4 data ranks, found 3"},
         {4, 1, "parallel.sync=zero1", "parallel.zero_ranks=1", "2 or more that divide the 4 data ranks, found 1"},
-        {4, 1, "parallel.sync=zero1", "parallel.zero_ranks=few", "want all, host or a number of ranks, found 'few'"},
+        {4, 1, "parallel.sync=zero1", "parallel.zero_ranks=few", "want all, host or an integer, 1 to 1048576, got"},
         {4, 2, "parallel.sync=allreduce", "parallel.zero_ranks=2",
-         "2 goes with parallel.sync zero1, zero2 and zero3, not allreduce"},
+         "requires parallel.sync zero1, zero2 or zero3, got allreduce"},
         {5, 2, "parallel.sync=zero2", "parallel.zero_ranks=host", "from rank 0 on there are 2, from rank 4 on 1"},
         {3, 1, "parallel.sync=zero3", "parallel.zero_ranks=host", "got 3 hosts with one each"},
     };

@@ -15,8 +15,11 @@
 
 #include "base/status.h"
 
+#define test_kind_words(W) W(TEST_SGD, "sgd") W(TEST_ADAMW, "adamw") W(TEST_LAMB, "lamb")
+TRI_ENUM(test_kind)
+
 #define TEST_OPTIONS(X)                                                                                                \
-    X(NAME, name, "adamw", 0, 0, "sgd|adamw|lamb", "the rule that moves the weights")                                  \
+    X(ENUM, name, "adamw", 0, 0, test_kind, "the rule that moves the weights")                                         \
     X(REAL, lr, "0.001", 0, 1, NULL, "learning rate after warmup")                                                     \
     X(REAL, shift, "-0.5", 0, 0, NULL, "any number")                                                                   \
     X(INT, warmup, "2k", 0, 1e6, NULL, "steps until the learning rate is whole")                                       \
@@ -24,7 +27,8 @@
     X(INT, count, "1", 1, 1e19, NULL,                                                                                  \
       "how many there are of whatever this option counts, told at such a length that "                                 \
       "the text does not fit in one line of help and has to go on in the next")                                        \
-    X(BOOL, nesterov, "no", 0, 0, NULL, "look ahead")                                                                  \
+    X(COUNT, ranks, "auto", 1, 64, tri_auto, "ranks")                                                                  \
+    X(BOOL, nesterov, "no", 0, 0, NULL, "look ahead", "optim.name=sgd optim.lr!=0")                                    \
     X(NAME, label, "", 0, 0, NULL, "any name")                                                                         \
     X(PATH, path, "/tmp/x", 0, 0, NULL, "where to write")
 
@@ -44,7 +48,9 @@ static void defaults_are_what_the_table_says(void **state)
     memset(&other, 0x11, sizeof(other));
     tri_options_defaults(&table, &config);
     tri_options_defaults(&table, &other);
-    assert_string_equal(config.name, "adamw");
+    assert_int_equal(config.name, TEST_ADAMW);
+    assert_string_equal(test_kind_word(config.name), "adamw");
+    assert_int_equal(config.ranks, TRI_OPTION_AUTO);
     assert_true(config.lr == 0.001);
     assert_true(config.shift == -0.5);
     assert_int_equal(config.warmup, 2000);
@@ -145,6 +151,12 @@ static const setting settings[] = {
     {"name", "sgd|adamw", NULL},
     {"name", "", NULL},
     {"name", "SGD", NULL},
+    {"ranks", "auto", "auto"},
+    {"ranks", "64", "64"},
+    {"ranks", "65", NULL},
+    {"ranks", "-1", NULL},
+    {"ranks", "aut", NULL},
+    {"ranks", "", NULL},
     {"label", "anything goes", "anything goes"},
     {"path", "", ""},
     {"path", "/a b", "/a b"},
@@ -221,6 +233,8 @@ static void refusals_tell_the_wanted_and_the_got(void **state)
     tri_options_set(&table, &config, "name", "adam");
     assert_string_equal(tri_last_error(),
                         "optim.name: want one of sgd|adamw|lamb, got \"adam\" (did you mean \"adamw\"?)");
+    tri_options_set(&table, &config, "ranks", "0");
+    assert_string_equal(tri_last_error(), "optim.ranks: want auto or an integer, 1 to 64, got \"0\"");
     tri_options_set(&table, &config, "name", "rmsprop");
     assert_string_equal(tri_last_error(), "optim.name: want one of sgd|adamw|lamb, got \"rmsprop\"");
     assert_int_equal(tri_options_set(&table, &config, "wramup", "1"), TRI_ECONFIG);
@@ -246,23 +260,28 @@ static void help_is_aligned_and_wrapped(void **state)
         "  optim.count     1       how many there are of whatever this option counts, told at such a length\n"
         "                          that the text does not fit in one line of help and has to go on in the\n"
         "                          next (at least 1)\n"
-        "  optim.nesterov  no      look ahead\n"
+        "  optim.ranks     auto    ranks (auto|1 to 64)\n"
+        "  optim.nesterov  no      look ahead [optim.name=sgd optim.lr!=0]\n"
         "  optim.label     -       any name\n"
         "  optim.path      /tmp/x  where to write\n");
     tri_string_fini(&out);
 }
 
+#define wide_kind_words(W)                                                                                             \
+    W(WIDE_A, "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaa")                                                                        \
+    W(WIDE_B, "bbbbbbbbbbbbbbbbbbbbbbbbbbbbbb") W(WIDE_C, "cccccccccccccccccccccccccccccc") W(WIDE_D, "dddddddddd")
+TRI_ENUM(wide_kind)
+#define WIDE_OPTIONS(X) X(ENUM, kind, "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", 0, 0, wide_kind, "one of many")
 typedef struct wide_config {
-    tri_option_name kind;
+    WIDE_OPTIONS(TRI_OPTION_FIELD)
 } wide_config;
+#undef TRI_OPTION_STRUCT
+#define TRI_OPTION_STRUCT wide_config
+static const tri_option wide[] = {WIDE_OPTIONS(TRI_OPTION_ROW)};
 
 static void long_choices_break_after_a_bar(void **state)
 {
     (void)state;
-    static const tri_option wide[] = {
-        {"kind", TRI_OPTION_NAME, offsetof(wide_config, kind), "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", 0, 0,
-         "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaa|bbbbbbbbbbbbbbbbbbbbbbbbbbbbbb|cccccccccccccccccccccccccccccc|dddddddddd",
-         "one of many"}};
     const tri_option_table wide_table = TRI_OPTION_TABLE("w", wide_config, wide, "wide");
     tri_string out = {0};
     assert_int_equal(tri_options_help(&wide_table, &out), TRI_OK);

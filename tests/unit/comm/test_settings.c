@@ -33,8 +33,8 @@ static void nothing_said_leaves_the_defaults(void **state)
     static const char *const nothing[] = {NULL, "", " \t "};
     for (size_t i = 0; i < TRI_COUNT_OF(nothing); i++) {
         assert_int_equal(read_text(nothing[i]), TRI_OK);
-        assert_string_equal(config.order, "canonical");
-        assert_string_equal(net.transport, "auto");
+        assert_int_equal(config.order, TRI_ORDER_CANONICAL);
+        assert_int_equal(net.transport, TRI_TRANSPORT_AUTO);
         assert_false(net.encrypt);
     }
 }
@@ -46,11 +46,11 @@ static void words_reach_both_tables(void **state)
                                "all_reduce:0-64k=tree;broadcast:0-=direct\n"),
                      TRI_OK);
     assert_true(net.encrypt);
-    assert_string_equal(config.order, "any");
+    assert_int_equal(config.order, TRI_ORDER_ANY);
     assert_string_equal(net.interface, "eth0,eth1");
     assert_string_equal(config.algorithm, "all_reduce:0-64k=tree;broadcast:0-=direct");
     assert_int_equal(tri_comm_setting("comm.order=canonical", &config, &net), TRI_OK);
-    assert_string_equal(config.order, "canonical");
+    assert_int_equal(config.order, TRI_ORDER_CANONICAL);
     assert_true(net.encrypt);
 }
 

@@ -50,7 +50,7 @@ tri_data_config config_at(const char *path, const char *format)
 {
     tri_data_config config = config_default();
     strcpy(config.path, path);
-    strcpy(config.format, format);
+    (void)tri_options_set(&tri_data_options, &config, "format", format);
     return config;
 }
 

@@ -47,7 +47,7 @@ static tri_data_config whole_file(void)
 {
     tri_data_config config = config_default();
     strcpy(config.test, "0");
-    strcpy(config.normalize, "none");
+    config.normalize = TRI_NORMALIZE_NONE;
     return config;
 }
 
@@ -204,8 +204,8 @@ static void a_long_file_crosses_the_pieces_of_the_stream(void **state)
     tri_data_config config = config_at(path, "auto");
     tri_dataset *dataset;
     void *samples, *targets;
-    strcpy(config.split, "contiguous");
-    strcpy(config.normalize, "none");
+    config.split = TRI_SPLIT_CONTIGUOUS;
+    config.normalize = TRI_NORMALIZE_NONE;
     assert_int_equal(tri_dataset_open(&config, true, &dataset), TRI_OK);
     assert_int_equal(dataset->info.count, 3000);
     assert_int_equal(read_whole(dataset, &samples, &targets), TRI_OK);
@@ -287,7 +287,7 @@ static void what_pandas_excel_and_people_write_is_understood(void **state)
     };
     static const size_t wide[] = {[14] = 2 + 2 * 12, [15] = 2 + 2 * 8};
     tri_data_config config = whole_file();
-    strcpy(config.missing, "mean");
+    config.missing = TRI_MISSING_MEAN;
     for (size_t i = 0; i < TRI_COUNT_OF(cases); i++) {
         const size_t nbytes = i < 14 ? strlen(cases[i].text) : wide[i];
         tri_dataset *dataset;
@@ -333,8 +333,8 @@ static void values_of_all_kinds_become_numbers(void **state)
     tri_data_config config = whole_file();
     tri_dataset *dataset;
     void *samples, *targets;
-    strcpy(config.normalize, "auto");
-    strcpy(config.missing, "mean");
+    config.normalize = TRI_NORMALIZE_AUTO;
+    config.missing = TRI_MISSING_MEAN;
     tri_table *const plan = plan_of(text, &config);
     assert_true(plan->columns[0].mean == 2);
     assert_true(fabs(plan->columns[0].deviation - sqrt(2.0 / 3)) < 1e-12); /* what is missing counts as the mean */
@@ -389,8 +389,8 @@ static void a_plan_is_written_and_read(void **state)
     tri_arena arena = {0};
     tri_yaml *root;
     tri_table *copy;
-    strcpy(config.normalize, "auto");
-    strcpy(config.missing, "constant");
+    config.normalize = TRI_NORMALIZE_AUTO;
+    config.missing = TRI_MISSING_CONSTANT;
     strcpy(config.missing_texts, "[none, \"-\"]");
     tri_table *const plan = plan_of("a,\"b: \"\"{c}\"\"\",y\n1,\"x, y\",u\nnone,z,v\n0.3,-,u\n", &config);
     assert_int_equal(tri_table_print(plan, &text), TRI_OK);

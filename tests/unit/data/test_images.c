@@ -59,9 +59,9 @@ static void expect_line(const char *line)
         sscanf(line, "%63s %15s %15s %15s %15s %lld %lld %n", name, size, resize, filter, color, &height, &width, &hex),
         7);
     strcpy(config.image_size, strcmp(size, "-") == 0 ? "" : size);
-    strcpy(config.image_resize, resize);
-    strcpy(config.image_filter, filter);
-    strcpy(config.image_color, color);
+    (void)tri_options_set(&tri_data_options, &config, "image_resize", resize);
+    (void)tri_options_set(&tri_data_options, &config, "image_filter", filter);
+    (void)tri_options_set(&tri_data_options, &config, "image_color", color);
     assert_int_equal(tri_image_fit_read(&config, &fit), TRI_OK);
     snprintf(path, sizeof(path), IMAGE_FIXTURES "/%s", name);
     assert_int_equal(tri_image_read(path, fit.channels, &image), TRI_OK);
@@ -279,7 +279,7 @@ static void broken_files_are_refused_or_skipped(void **state)
     write_file(path, "cut.png", "hello", 5);
     assert_int_equal(tri_dataset_open(&config, false, &dataset), TRI_EFORMAT);
     assert_error_has("bee/cut.png: want a JPEG, PNG or WebP image");
-    strcpy(config.broken, "skip");
+    config.broken = TRI_BROKEN_SKIP;
     assert_int_equal(tri_dataset_open(&config, false, &dataset), TRI_OK);
     assert_int_equal(dataset->info.count, TRI_COUNT_OF(ant_files) + TRI_COUNT_OF(bee_files));
     tri_dataset_close(dataset);
@@ -291,7 +291,7 @@ static void broken_files_are_refused_or_skipped(void **state)
     tri_free(samples);
     tri_free(targets);
     tri_dataset_close(dataset);
-    strcpy(config.broken, "refuse");
+    config.broken = TRI_BROKEN_REFUSE;
     assert_int_equal(tri_dataset_open(&config, false, &dataset), TRI_OK);
     assert_int_equal(read_whole(dataset, &samples, &targets), TRI_EFORMAT);
     assert_error_has("bee/cut.png");
@@ -314,7 +314,7 @@ static void the_digest_depends_on_names_classes_and_pixels(void **state)
         tri_dataset *dataset;
         tri_data_identity identity;
         if (i == 2)
-            strcpy(config.image_filter, "area");
+            config.image_filter = TRI_IMAGE_AREA;
         if (i == 3)
             assert_int_equal(tri_fs_rename(path, other), TRI_OK);
         if (i == 4)
@@ -414,7 +414,7 @@ static void batches_depend_on_no_worker_thread_or_cache(void **state)
             config.flip = true;
             config.brightness = config.contrast = config.saturation = 0.4;
             config.erase = 0.5;
-            strcpy(config.normalize, "standard");
+            config.normalize = TRI_NORMALIZE_STANDARD;
         }
         config.prefetch = 0;
         load_all(&config, 1, 0, one);

@@ -208,7 +208,7 @@ static void an_epoch_holds_every_image_as_stored(void **state)
     (void)state;
     char *folder = image_folder();
     tri_data_config config = config_at(folder, "auto");
-    strcpy(config.normalize, "none");
+    config.normalize = TRI_NORMALIZE_NONE;
     global_batches *all = malloc(sizeof(*all));
     load_all(&config, 4, 0, all);
     int seen[COUNT] = {0};
@@ -299,16 +299,16 @@ static void figures_of_the_data_set_are_applied(void **state)
     assert_true(out[0] == 1.0f && out[1] == -2.0f);
     tri_normalizer_black(&normalizer, 2, out);
     assert_true(out[0] == -1.0f && out[1] == -2.0f);
-    strcpy(config.normalize, "unit");
+    config.normalize = TRI_NORMALIZE_UNIT;
     assert_int_equal(tri_normalizer_init(&normalizer, &info, &config), TRI_OK);
     tri_normalizer_apply(&normalizer, stored, out);
     assert_true(out[0] == 1.0f && out[1] == 0.0f);
     info.dtype = TRI_F32;
     assert_int_equal(tri_normalizer_init(&normalizer, &info, &config), TRI_ECONFIG);
     info.deviation[1] = 0;
-    strcpy(config.normalize, "standard");
+    config.normalize = TRI_NORMALIZE_STANDARD;
     assert_int_equal(tri_normalizer_init(&normalizer, &info, &config), TRI_ECONFIG);
-    strcpy(config.normalize, "auto");
+    config.normalize = TRI_NORMALIZE_AUTO;
     assert_int_equal(tri_normalizer_init(&normalizer, &info, &config), TRI_OK);
     tri_normalizer_apply(&normalizer, ((const float[]){3.5f, -4}), out);
     assert_true(out[0] == 3.5f && out[1] == -4.0f);

@@ -40,7 +40,7 @@ static void one_pair_is_split_by_a_fraction(void **state)
     write_npy(folder, "y.npy", Y_HEAD, y_values, sizeof(y_values));
     tri_data_config config = config_at(folder, "auto");
     strcpy(config.test, "0.4"); /* 2 of 6 */
-    strcpy(config.split, "contiguous");
+    config.split = TRI_SPLIT_CONTIGUOUS;
     tri_dataset *dataset;
     void *samples, *targets;
     assert_int_equal(tri_dataset_open(&config, true, &dataset), TRI_OK);

@@ -28,7 +28,7 @@ static tri_data_config config_of(const char *folder, const char *name)
     char path[200];
     snprintf(path, sizeof(path), "%s%s%s", folder, name[0] != 0 ? "/" : "", name);
     tri_data_config config = config_at(path, "auto");
-    strcpy(config.normalize, "none");
+    config.normalize = TRI_NORMALIZE_NONE;
     strcpy(config.test, "0.2");
     strcpy(config.validation, "0.1");
     return config;
@@ -83,7 +83,7 @@ static void contiguous_parts_are_the_last_samples(void **state)
     char *folder = table_make();
     tri_data_config config = config_of(folder, "t.csv");
     int of[ROWS] = {0};
-    strcpy(config.split, "contiguous");
+    config.split = TRI_SPLIT_CONTIGUOUS;
     part_read(&config, TRI_PART_TEST, of, 40);
     part_read(&config, TRI_PART_VALIDATION, of, 20);
     part_read(&config, TRI_PART_TRAIN, of, 140);

@@ -71,8 +71,8 @@ static void shards_are_one_row_of_tokens(void **state)
     write_own(folder, "train-00002.tokens", 2, 103, 30, 50000);
     write_own(folder, "validation-00000.tokens", 2, 1000, 26, 50000);
     tri_data_config config = tokens_config(folder);
-    strcpy(config.format, "auto");
-    strcpy(config.windows, "fixed");
+    config.format = TRI_DATA_AUTO;
+    config.windows = TRI_WINDOWS_FIXED;
     tri_dataset *training = open_set(&config, false), *test = open_set(&config, true);
     assert_int_equal(training->info.count, (133 - 1) / CONTEXT);
     assert_int_equal(training->info.classes, 50000);
@@ -99,8 +99,8 @@ static void files_of_llmc_and_nanogpt_are_read(void **state)
     write_file(folder, "tiny_train_000001.bin", file.text, file.nbytes);
     write_file(folder, "tiny_val_000000.bin", file.text, file.nbytes);
     tri_data_config config = tokens_config(folder);
-    strcpy(config.format, "auto");
-    strcpy(config.windows, "fixed");
+    config.format = TRI_DATA_AUTO;
+    config.windows = TRI_WINDOWS_FIXED;
     tri_dataset *dataset = open_set(&config, false);
     assert_int_equal(dataset->info.classes, 50257);
     assert_int_equal(draw(dataset, 0, 1, 50257), 508);
@@ -112,7 +112,7 @@ static void files_of_llmc_and_nanogpt_are_read(void **state)
     write_bare(folder, "val.bin", 300, 20);
     snprintf(path, sizeof(path), "%s/train.bin", folder);
     config = tokens_config(path);
-    strcpy(config.format, "auto");
+    config.format = TRI_DATA_AUTO;
     dataset = open_set(&config, true);
     assert_int_equal(dataset->info.classes, 320); /* the greatest of both */
     assert_int_equal(draw(dataset, 0, 0, 65536), 300);
@@ -135,7 +135,7 @@ static void a_file_alone_is_split(void **state)
     write_own(folder, "all.tokens", 4, 0, 1000, 100000);
     snprintf(path, sizeof(path), "%s/all.tokens", folder);
     tri_data_config config = tokens_config(path);
-    strcpy(config.windows, "fixed");
+    config.windows = TRI_WINDOWS_FIXED;
     tri_dataset *training = open_set(&config, false), *test = open_set(&config, true);
     assert_int_equal(training->info.count, 899 / CONTEXT);
     assert_int_equal(draw(test, 0, 0, 100000), 900);
@@ -168,7 +168,7 @@ static void windows_shift_with_the_epoch_or_lie_anywhere(void **state)
     for (int i = 0; i < CONTEXT; i++)
         assert_true(seen[i]);
     tri_dataset_close(dataset);
-    strcpy(config.windows, "random");
+    config.windows = TRI_WINDOWS_RANDOM;
     dataset = open_set(&config, false);
     int32_t last = 0;
     for (int64_t i = 0; i < 2000; i++) {
@@ -227,7 +227,7 @@ static void batches_are_the_same_for_any_workers_and_from_any_step(void **state)
     for (size_t w = 0; w < TRI_COUNT_OF(windows); w++) {
         tri_data_config config = tokens_config(folder);
         strcpy(config.test, "0");
-        strcpy(config.windows, windows[w]);
+        (void)tri_options_set(&tri_data_options, &config, "windows", windows[w]);
         load_all(&config, 1, 0, one);
         for (int world = 2; world <= 4; world++)
             for (config.prefetch = 0; config.prefetch <= 2; config.prefetch += 2) {
@@ -250,7 +250,7 @@ static void a_token_out_of_the_vocabulary_is_named_when_its_batch_comes(void **s
     write_file(folder, "train-00000.tokens", bytes, sizeof(bytes));
     tri_data_config config = tokens_config(folder);
     strcpy(config.test, "0");
-    strcpy(config.windows, "fixed");
+    config.windows = TRI_WINDOWS_FIXED;
     for (config.prefetch = 0; config.prefetch <= 2; config.prefetch += 2) {
         tri_dataset *dataset = open_set(&config, false);
         tri_loader *loader = open_loader(dataset, &config, 0, 1, 0);
@@ -275,8 +275,8 @@ static void a_text_is_tokenized_in_memory(void **state)
     write_file(folder, "x.txt", text, sizeof(text));
     snprintf(path, sizeof(path), "%s/x.txt", folder);
     tri_data_config config = tokens_config(path);
-    strcpy(config.format, "auto");
-    strcpy(config.windows, "fixed");
+    config.format = TRI_DATA_AUTO;
+    config.windows = TRI_WINDOWS_FIXED;
     tri_dataset *dataset = open_set(&config, true);
     assert_int_equal(dataset->info.classes, 26);
     assert_int_equal(draw(dataset, 0, 0, 26), 900 % 26);

@@ -81,7 +81,7 @@ static void all_pairs(spawn_rank *self, tri_net *net, const exchange *what)
     SPAWN_CHECK(self, tri_net_move(net, moves, count, tri_deadline_after_ms(60000), NULL, NULL) == TRI_OK);
     spawn_barrier(self);
     /* A simulated network keeps what is under way. */
-    if (!self->hub || strcmp(self->config.transport, "sim") != 0)
+    if (!self->hub || self->config.transport != TRI_TRANSPORT_SIM)
         SPAWN_CHECK(self, tri_memory_now().calls == calls);
     for (size_t i = 1; i < count; i += 2) {
         const unsigned char *got = collectors[i / 2].bytes;

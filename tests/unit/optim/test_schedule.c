@@ -47,10 +47,10 @@ static void final_factor_and_step_every_are_heard(void **state)
 {
     (void)state;
     tri_optim_config config = config_of("cosine", 0);
-    config.final_factor = 0.2;
+    config.final_lr_fraction = 0.2;
     assert_true(fabs(tri_schedule_rate(&config, 100, 100) - 0.2) < 1e-12);
     config = config_of("linear", 0);
-    config.final_factor = 0.2;
+    config.final_lr_fraction = 0.2;
     assert_true(fabs(tri_schedule_rate(&config, 50, 100) - 0.6) < 1e-12);
     config = config_of("step", 0);
     config.step_every = 10;
@@ -84,12 +84,12 @@ static void wsd_rises_stays_and_falls_in_the_shape_asked_for(void **state)
     tri_optim_config config = config_of("wsd", 10);
     expect_rates(&config, whole, TRI_COUNT_OF(whole));
     expect_rates(&config, sqrts, TRI_COUNT_OF(sqrts));
-    assert_int_equal(tri_options_set(&tri_optim_options, &config, "fall_shape", "linear"), TRI_OK);
+    assert_int_equal(tri_options_set(&tri_optim_options, &config, "decay_shape", "linear"), TRI_OK);
     expect_rates(&config, whole, TRI_COUNT_OF(whole));
     expect_rates(&config, lines, TRI_COUNT_OF(lines));
-    assert_int_equal(tri_options_set(&tri_optim_options, &config, "fall_shape", "cosine"), TRI_OK);
+    assert_int_equal(tri_options_set(&tri_optim_options, &config, "decay_shape", "cosine"), TRI_OK);
     expect_rates(&config, cosines, TRI_COUNT_OF(cosines));
-    config.fall_part = 1; /* all that the warm-up leaves */
+    config.decay_fraction = 1; /* all that the warm-up leaves */
     const double all[][2] = {{10, 1}, {55, 0.5}, {100, 0}};
     expect_rates(&config, all, TRI_COUNT_OF(all));
 }
@@ -100,15 +100,15 @@ static void the_lowest_rate_is_the_greater_of_both(void **state)
     const char *const schedules[] = {"cosine", "linear", "wsd"};
     for (size_t i = 0; i < TRI_COUNT_OF(schedules); i++) {
         tri_optim_config config = config_of(schedules[i], 0);
-        assert_int_equal(tri_options_set(&tri_optim_options, &config, "fall_shape", "linear"), TRI_OK);
+        assert_int_equal(tri_options_set(&tri_optim_options, &config, "decay_shape", "linear"), TRI_OK);
         config.lr = 2;
         config.min_lr = 0.5;
         double middle = strcmp(schedules[i], "wsd") == 0 ? 90 : 50;
         const double floor[][2] = {{middle, 1.25}, {100, 0.5}};
         expect_rates(&config, floor, TRI_COUNT_OF(floor));
-        config.final_factor = 0.1;
+        config.final_lr_fraction = 0.1;
         expect_rates(&config, floor, TRI_COUNT_OF(floor));
-        config.final_factor = 0.5;
+        config.final_lr_fraction = 0.5;
         const double factor[][2] = {{middle, 1.5}, {100, 1}};
         expect_rates(&config, factor, TRI_COUNT_OF(factor));
     }
@@ -119,7 +119,7 @@ static void a_schedule_may_be_shorter_or_longer_than_the_run(void **state)
     (void)state;
     tri_optim_config config = config_of("cosine", 0);
     config.schedule_steps = 50;
-    config.final_factor = 0.25;
+    config.final_lr_fraction = 0.25;
     const double shorter[][2] = {{25, 0.625}, {50, 0.25}, {99, 0.25}};
     expect_rates(&config, shorter, TRI_COUNT_OF(shorter));
     config.schedule_steps = 200;

@@ -41,9 +41,9 @@ static const tri_plan_job job = {
     .batch = 8, .shards = 4, .tokens = 16, .steps = 100, .states = 2, .overlap = true, .bucket_nbytes = 1e9};
 static const tri_plan_chunk whole = {.up_s = 0.01, .down_s = 0.02, .values = 1000, .largest = 600, .activations = 500};
 
-static tri_layout layout_of(int data, int tensor, int pipeline, tri_plan_sync sync)
+static tri_layout layout_of(int data, int tensor, int pipeline, tri_sync_kind sync)
 {
-    return (tri_layout){data, tensor, pipeline, sync, pipeline > 1 ? "1f1b" : "", 1, 0};
+    return (tri_layout){data, tensor, pipeline, sync, TRI_PIPE_1F1B, 1, 0};
 }
 
 static tri_plan_cost cost_of(const tri_plan_job *of, const tri_plan_cluster *cluster, tri_layout layout,
@@ -60,7 +60,7 @@ static void one_worker_computes_and_moves(void **state)
 {
     (void)state;
     tri_plan_cluster cluster = one_host(1);
-    tri_plan_cost cost = cost_of(&job, &cluster, layout_of(1, 1, 1, TRI_PLAN_ALLREDUCE), &whole);
+    tri_plan_cost cost = cost_of(&job, &cluster, layout_of(1, 1, 1, TRI_SYNC_ALLREDUCE), &whole);
     NEAR(cost.compute_s, 8 * 0.03);
     NEAR(cost.optimizer_s, 0.1);
     NEAR(cost.step_s, 0.34);
@@ -76,16 +76,16 @@ static void two_workers_send_a_sum(void **state)
 {
     (void)state;
     tri_plan_cluster cluster = one_host(2);
-    tri_plan_cost cost = cost_of(&job, &cluster, layout_of(2, 1, 1, TRI_PLAN_ALLREDUCE), &whole);
+    tri_plan_cost cost = cost_of(&job, &cluster, layout_of(2, 1, 1, TRI_SYNC_ALLREDUCE), &whole);
     NEAR(cost.compute_s, 4 * 0.03);
     NEAR(cost.sum_s, 4); /* 2 x 4000 x 1/2 bytes */
     NEAR(cost.wire, 4000);
     NEAR(cost.memory, 16500);
     tri_plan_job small = job;
     small.compress_nbytes = 11;
-    NEAR(cost_of(&small, &cluster, layout_of(2, 1, 1, TRI_PLAN_ALLREDUCE), &whole).memory, 16500 + 11000);
+    NEAR(cost_of(&small, &cluster, layout_of(2, 1, 1, TRI_SYNC_ALLREDUCE), &whole).memory, 16500 + 11000);
     cluster.local.latency_s = 0.5; /* there and back */
-    NEAR(cost_of(&job, &cluster, layout_of(2, 1, 1, TRI_PLAN_ALLREDUCE), &whole).sum_s, 5);
+    NEAR(cost_of(&job, &cluster, layout_of(2, 1, 1, TRI_SYNC_ALLREDUCE), &whole).sum_s, 5);
 }
 
 static void sums_hide_behind_the_way_down_but_for_the_last(void **state)
@@ -95,22 +95,22 @@ static void sums_hide_behind_the_way_down_but_for_the_last(void **state)
     tri_plan_job small = job;
     cluster.hides_local = true;
     small.bucket_nbytes = 1000;
-    NEAR(cost_of(&small, &cluster, layout_of(2, 1, 1, TRI_PLAN_ALLREDUCE), &whole).sum_s, 4 - 4 * 0.02);
+    NEAR(cost_of(&small, &cluster, layout_of(2, 1, 1, TRI_SYNC_ALLREDUCE), &whole).sum_s, 4 - 4 * 0.02);
     cluster.local.bytes_per_s = 1e5; /* 40 ms in all, 10 each */
-    NEAR(cost_of(&small, &cluster, layout_of(2, 1, 1, TRI_PLAN_ALLREDUCE), &whole).sum_s, 0.01);
+    NEAR(cost_of(&small, &cluster, layout_of(2, 1, 1, TRI_SYNC_ALLREDUCE), &whole).sum_s, 0.01);
     small.overlap = false;
-    NEAR(cost_of(&small, &cluster, layout_of(2, 1, 1, TRI_PLAN_ALLREDUCE), &whole).sum_s, 0.04);
+    NEAR(cost_of(&small, &cluster, layout_of(2, 1, 1, TRI_SYNC_ALLREDUCE), &whole).sum_s, 0.04);
 }
 
 static void sharding_halves_what_it_says(void **state)
 {
     (void)state;
     tri_plan_cluster cluster = one_host(2);
-    tri_plan_cost one = cost_of(&job, &cluster, layout_of(2, 1, 1, TRI_PLAN_ZERO1), &whole);
-    tri_plan_cost two = cost_of(&job, &cluster, layout_of(2, 1, 1, TRI_PLAN_ZERO2), &whole);
+    tri_plan_cost one = cost_of(&job, &cluster, layout_of(2, 1, 1, TRI_SYNC_ZERO1), &whole);
+    tri_plan_cost two = cost_of(&job, &cluster, layout_of(2, 1, 1, TRI_SYNC_ZERO2), &whole);
     tri_plan_job small = job;
     small.bucket_nbytes = 400; /* units are as long as the largest parameter: 600 values */
-    tri_plan_cost three = cost_of(&small, &cluster, layout_of(2, 1, 1, TRI_PLAN_ZERO3), &whole);
+    tri_plan_cost three = cost_of(&small, &cluster, layout_of(2, 1, 1, TRI_SYNC_ZERO3), &whole);
     NEAR(one.sum_s, 2);
     NEAR(one.gather_s, 2);
     NEAR(one.optimizer_s, 0.05);
@@ -133,7 +133,7 @@ static void tensor_ranks_sum_in_every_layer(void **state)
     tri_plan_chunk half = whole;
     half.sum_count = 4;
     half.sum_nbytes = 100; /* of a sample: 800 bytes of a run, 200 in each */
-    tri_plan_cost cost = cost_of(&job, &cluster, layout_of(1, 2, 1, TRI_PLAN_ALLREDUCE), &half);
+    tri_plan_cost cost = cost_of(&job, &cluster, layout_of(1, 2, 1, TRI_SYNC_ALLREDUCE), &half);
     NEAR(cost.compute_s, 8 * 0.03);
     NEAR(cost.tensor_s, 4 * 0.2);
     NEAR(cost.wire, 800);
@@ -141,7 +141,7 @@ static void tensor_ranks_sum_in_every_layer(void **state)
     tri_plan_job pieces = job; /* two shards at once: two runs, as many bytes, twice the messages */
     pieces.shards_at_once = 2;
     cluster.local.latency_s = 0.001;
-    NEAR(cost_of(&pieces, &cluster, layout_of(1, 2, 1, TRI_PLAN_ALLREDUCE), &half).tensor_s, 0.8 + 2 * 4 * 0.002);
+    NEAR(cost_of(&pieces, &cluster, layout_of(1, 2, 1, TRI_SYNC_ALLREDUCE), &half).tensor_s, 0.8 + 2 * 4 * 0.002);
 }
 
 static void a_pipeline_idles_at_its_ends(void **state)
@@ -155,7 +155,7 @@ static void a_pipeline_idles_at_its_ends(void **state)
         chunks[c].activations_shared = 280;
         chunks[c].activations_slot = 240;
     }
-    tri_plan_cost cost = cost_of(&job, &cluster, layout_of(1, 1, 2, TRI_PLAN_ALLREDUCE), chunks);
+    tri_plan_cost cost = cost_of(&job, &cluster, layout_of(1, 1, 2, TRI_SYNC_ALLREDUCE), chunks);
     NEAR(cost.compute_s, 8 * 0.03 + 3 * 600 * 3e-5); /* and three sums of 600 values */
     NEAR(cost.bubble_s, 0.06);                       /* (stages - 1) x a micro-batch of two samples */
     NEAR(cost.weights, 2400);
@@ -164,7 +164,7 @@ static void a_pipeline_idles_at_its_ends(void **state)
     NEAR(cost.gradients, 3 * 2400); /* the sum, and one for each level above a micro-batch */
     chunks[1].in_up_nbytes = 50;    /* room for two that leave and two that come back, of two samples each */
     chunks[1].in_down_nbytes = 40;
-    NEAR(cost_of(&job, &cluster, layout_of(1, 1, 2, TRI_PLAN_ALLREDUCE), chunks).activations,
+    NEAR(cost_of(&job, &cluster, layout_of(1, 1, 2, TRI_SYNC_ALLREDUCE), chunks).activations,
          280 + 2 * 240 + 2 * (2 * 50 + 2 * 40));
 }
 
@@ -173,7 +173,7 @@ static void a_crowd_computes_more_slowly(void **state)
     (void)state;
     tri_plan_cluster cluster = one_host(4);
     cluster.crowd = 2;
-    tri_plan_cost cost = cost_of(&job, &cluster, layout_of(4, 1, 1, TRI_PLAN_ALLREDUCE), &whole);
+    tri_plan_cost cost = cost_of(&job, &cluster, layout_of(4, 1, 1, TRI_SYNC_ALLREDUCE), &whole);
     NEAR(cost.compute_s, 2 * 2 * 0.03);
     NEAR(cost.optimizer_s, 0.2);
 }
@@ -184,7 +184,7 @@ static void clipping_looks_at_every_value(void **state)
     tri_plan_cluster cluster = one_host(1);
     tri_plan_job clipped = job;
     clipped.clips = true;
-    NEAR(cost_of(&clipped, &cluster, layout_of(1, 1, 1, TRI_PLAN_ALLREDUCE), &whole).optimizer_s, 0.11);
+    NEAR(cost_of(&clipped, &cluster, layout_of(1, 1, 1, TRI_SYNC_ALLREDUCE), &whole).optimizer_s, 0.11);
 }
 
 static void odd_workers_hold_several_parts(void **state)
@@ -194,7 +194,7 @@ static void odd_workers_hold_several_parts(void **state)
     tri_plan_job wide = job;
     wide.shards = 8;
     wide.batch = 16; /* 3 shards are 2 + 1, or 1 + 2: two arrays of gradients */
-    tri_plan_cost cost = cost_of(&wide, &cluster, layout_of(3, 1, 1, TRI_PLAN_ALLREDUCE), &whole);
+    tri_plan_cost cost = cost_of(&wide, &cluster, layout_of(3, 1, 1, TRI_SYNC_ALLREDUCE), &whole);
     NEAR(cost.gradients, 2 * 4000);
     NEAR(cost.compute_s, 3 * 2 * 0.03);
 }
@@ -219,7 +219,7 @@ static void copies_send_the_sums_of_their_shares(void **state)
     (void)state;
     tri_plan_cluster cluster = two_hosts_of_two();
     cluster.optim_s_per_value = 1e-4;
-    tri_layout layout = layout_of(4, 1, 1, TRI_PLAN_ZERO1);
+    tri_layout layout = layout_of(4, 1, 1, TRI_SYNC_ZERO1);
     layout.zero = 2;
     tri_plan_cost cost = cost_of(&job, &cluster, layout, &whole);
     NEAR(cost.sum_s, 2 + 40); /* 4000 bytes to the owners on the host; 2000 there and back, two groups on a wire */
@@ -227,7 +227,7 @@ static void copies_send_the_sums_of_their_shares(void **state)
     NEAR(cost.wire, 2000 + 2000 + 2000);
     NEAR(cost.optimizer, 8000.0 / 2);
     NEAR(cost.optimizer_s, 0.05);
-    layout.sync = TRI_PLAN_ZERO3;
+    layout.sync = TRI_SYNC_ZERO3;
     NEAR(cost_of(&job, &cluster, layout, &whole).gather_s, 4);
     layout.zero = 0;
     assert_true(cost_of(&job, &cluster, layout, &whole).gather_s > 40);
@@ -262,7 +262,7 @@ static void sums_of_layers_and_of_gradients_have_rates_of_their_own(void **state
     cluster.groups[0] = (tri_plan_group){.count = 2};
     cluster.groups[0].rate[0][TRI_PLAN_SUM] = (tri_plan_rate){1, 0.5};
     cluster.groups[0].rate[0][TRI_PLAN_OWN_SUM] = (tri_plan_rate){3, 0.25};
-    tri_plan_cost cost = cost_of(&job, &cluster, layout_of(2, 2, 1, TRI_PLAN_ALLREDUCE), &cut);
+    tri_plan_cost cost = cost_of(&job, &cluster, layout_of(2, 2, 1, TRI_SYNC_ALLREDUCE), &cut);
     double samples = (double)job.batch / 2;
     NEAR(cost.tensor_s, 2 * (3 + 0.25 * 10 * samples));
     NEAR(cost.sum_s, 1 + 0.5 * 4 * cut.values);

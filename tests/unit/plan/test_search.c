@@ -72,7 +72,7 @@ static void fast_links_take_the_plain_way(void **state)
     rig_plan(&r, &(tri_plan_wish){0});
     const tri_plan_row *chosen = tri_vector_at(&r.plan.rows, (size_t)r.plan.chosen);
     assert_int_equal(chosen->layout.data, 4);
-    assert_int_equal(chosen->layout.sync, TRI_PLAN_ALLREDUCE);
+    assert_int_equal(chosen->layout.sync, TRI_SYNC_ALLREDUCE);
     assert_true(row_of(&r, "data 1 x tensor 4")->moves_bits);
     assert_false(row_of(&r, "data 4, zero1")->refusal[0]);
     assert_int_equal(tri_plan_models_tokens(&r.models), 32);
@@ -119,7 +119,7 @@ static void a_wish_is_kept(void **state)
     (void)state;
     rig r;
     rig_open(&r, GPT, FAST, 8);
-    rig_plan(&r, &(tri_plan_wish){.tensor = 2, .pipeline = 1, .sync = "zero1"});
+    rig_plan(&r, &(tri_plan_wish){.tensor = 2, .pipeline = 1, .sync = &(tri_sync_kind){TRI_SYNC_ZERO1}});
     assert_int_equal(r.plan.rows.count, 1);
     assert_false(row_of(&r, "data 2 x tensor 2, zero1")->refusal[0]);
     assert_int_equal(r.plan.chosen, 0); /* though its bits move: there is nothing else */
@@ -145,12 +145,12 @@ static void hosts_may_have_a_copy_each(void **state)
     (void)row_of(&r, "data 4 x tensor 2, zero1 over 2");
     rig_close(&r);
     rig_open(&r, GPT, HOSTS, 8);
-    rig_plan(&r, &(tri_plan_wish){.pipeline = 1, .tensor = 1, .zero_ranks = "2"});
+    rig_plan(&r, &(tri_plan_wish){.pipeline = 1, .tensor = 1, .zero_ranks = 2});
     assert_int_equal(r.plan.rows.count, 3); /* the three strategies that spread */
     assert_false(row_of(&r, "data 8, zero2 over 2")->refusal[0]);
     rig_close(&r);
     rig_open(&r, GPT, HOSTS, 8);
-    rig_plan(&r, &(tri_plan_wish){.pipeline = 1, .tensor = 1, .zero_ranks = "3"});
+    rig_plan(&r, &(tri_plan_wish){.pipeline = 1, .tensor = 1, .zero_ranks = 3});
     assert_int_equal(r.plan.chosen, -1);
     assert_non_null(strstr(row_of(&r, "data 8, zero1")->refusal, "2 or more that divide the 8 data ranks, found 3"));
     rig_close(&r);
@@ -168,7 +168,7 @@ static void stages_may_spread_their_weights(void **state)
     NEAR(weights->cost.gather_s, 8 * state_alone->cost.gather_s); /* for four micro-batches, up and down */
     rig_close(&r);
     rig_open(&r, GPT, "hosts: [{workers: 6, gflops: 10, memory_gib: 8}]\nlinks: {local: {gb_s: 1, latency_us: 1}}", 8);
-    rig_plan(&r, &(tri_plan_wish){.data = 3, .pipeline = 2, .sync = "zero3"});
+    rig_plan(&r, &(tri_plan_wish){.data = 3, .pipeline = 2, .sync = &(tri_sync_kind){TRI_SYNC_ZERO3}});
     assert_non_null(strstr(row_of(&r, "data 3 x pipeline 2, zero3, 1f1b")->refusal, "divides train.shards"));
     rig_close(&r);
 }
@@ -196,8 +196,8 @@ static void halves_have_half_of_the_layers(void **state)
     tri_plan_chunk one, two;
     rig_open(&r, GPT, FAST, 8);
     OK(tri_plan_models_open(&r.setup, &r.crew, &r.cluster, &r.models));
-    OK(tri_plan_models_chunks(&r.models, &(tri_layout){4, 1, 1, TRI_PLAN_ALLREDUCE, "", 1, 0}, &one));
-    OK(tri_plan_models_chunks(&r.models, &(tri_layout){2, 2, 1, TRI_PLAN_ALLREDUCE, "", 1, 0}, &two));
+    OK(tri_plan_models_chunks(&r.models, &(tri_layout){4, 1, 1, TRI_SYNC_ALLREDUCE, TRI_PIPE_1F1B, 1, 0}, &one));
+    OK(tri_plan_models_chunks(&r.models, &(tri_layout){2, 2, 1, TRI_SYNC_ALLREDUCE, TRI_PIPE_1F1B, 1, 0}, &two));
     assert_true(one.sum_count == 0);
     assert_true(two.sum_count > 4); /* two up and two down in each of two layers */
     assert_true(two.values > 0.5 * one.values && two.values < 0.6 * one.values);
@@ -212,7 +212,7 @@ static void what_is_measured_takes_time(void **state)
     tri_plan_chunk chunk;
     rig_open(&r, GPT, "hosts: [{speed: 2}]", 8);
     OK(tri_plan_models_open(&r.setup, &r.crew, &r.cluster, &r.models));
-    OK(tri_plan_models_chunks(&r.models, &(tri_layout){1, 1, 1, TRI_PLAN_ALLREDUCE, "", 1, 0}, &chunk));
+    OK(tri_plan_models_chunks(&r.models, &(tri_layout){1, 1, 1, TRI_SYNC_ALLREDUCE, TRI_PIPE_1F1B, 1, 0}, &chunk));
     assert_true(chunk.up_s > 0 && chunk.up_s < 1);
     NEAR(chunk.down_s, 2 * chunk.up_s);
     assert_false(r.models.estimated);
@@ -227,7 +227,7 @@ static void models_far_too_large_are_worked_out(void **state)
     /* 100 layers of 12 x 12288^2 values: 180 G values, 720 GB */
     rig_open(&r, "{name: gpt2, n_layer: 100, n_head: 96, n_embd: 12288}", FAST, 8);
     OK(tri_plan_models_open(&r.setup, &r.crew, &r.cluster, &r.models));
-    OK(tri_plan_models_chunks(&r.models, &(tri_layout){1, 1, 1, TRI_PLAN_ALLREDUCE, "", 1, 0}, &chunk));
+    OK(tri_plan_models_chunks(&r.models, &(tri_layout){1, 1, 1, TRI_SYNC_ALLREDUCE, TRI_PIPE_1F1B, 1, 0}, &chunk));
     assert_true(chunk.values > 1.7e11 && chunk.values < 1.9e11);
     assert_true(chunk.up_s + chunk.down_s > 6 * 1.8e11 * 32 / 10e9);
     rig_close(&r);

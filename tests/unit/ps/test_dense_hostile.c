@@ -430,7 +430,7 @@ static void nonsense_ends_no_server(void **state)
     (void)state;
     static const char *const options[][5] = {
         {"consistency", "async"},
-        {"consistency", "ssp", "deal", "demand"},
+        {"consistency", "ssp", "schedule", "dynamic"},
         {"consistency", "bsp"},
         {"consistency", "bsp", "values", "bf16"},
         {"consistency", "bsp", "backup_workers", "1"},
