@@ -74,8 +74,11 @@ static tri_status header_match(csv_dataset *csv, const tri_csv_rows *rows)
     const tri_table_place place = {rows->origin, rows->row_line};
     const char **names = tri_alloc_zero(csv->file_columns, sizeof(*names));
     tri_status status = names != NULL ? TRI_OK : TRI_ENOMEM;
+    tri_map different = {0};
     for (size_t i = 0; i < csv->file_columns && status == TRI_OK; i++)
-        names[i] = tri_table_trim((char *)(uintptr_t)tri_csv_rows_field(rows, i));
+        status = tri_table_name_make(&csv->learning.arena, &different,
+                                     tri_table_trim((char *)(uintptr_t)tri_csv_rows_field(rows, i)), &names[i]);
+    tri_map_fini(&different);
     if (status == TRI_OK)
         status =
             tri_table_match(csv->base.table, &place, names, csv->file_columns, &csv->learning.ignored, true, csv->at);

@@ -45,13 +45,12 @@ void tri_learning_fini(tri_learning *learning)
 
 /* --- columns --- */
 
-/* Names as pandas makes them different: a, a.1, a.2. */
-static tri_status name_make(tri_table *table, tri_map *names, const char *text, const char **out)
+tri_status tri_table_name_make(tri_arena *arena, tri_map *names, const char *text, const char **out)
 {
     int64_t number;
-    *out = tri_arena_strdup(&table->arena, text);
+    *out = tri_arena_strdup(arena, text);
     for (int i = 1; *out != NULL && text[0] != 0 && tri_map_find(names, *out, &number); i++)
-        *out = tri_arena_format(&table->arena, "%s.%d", text, i);
+        *out = tri_arena_format(arena, "%s.%d", text, i);
     return *out != NULL ? tri_map_set(names, *out, 0) : TRI_ENOMEM;
 }
 
@@ -69,7 +68,7 @@ static tri_status names_make(const tri_learning *learning, tri_table *table, con
                               "(data.encoding=latin-1, data.header=no)",
                               learning->origin, first->row_line, i + 1, NAME_LIMIT);
         else
-            status = name_make(table, &names, text, &table->columns[i].name);
+            status = tri_table_name_make(&table->arena, &names, text, &table->columns[i].name);
         table->columns[i].deviation = 1;
     }
     tri_map_fini(&names);

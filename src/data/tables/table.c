@@ -126,6 +126,16 @@ static tri_status fail_match(const tri_table *table, const tri_table_place *plac
     return status;
 }
 
+/* The first column from `from` on that has its name and is not found yet; -1: there is none. */
+static int64_t next_named(const tri_table *table, const bool *found, int64_t from)
+{
+    const char *const name = table->columns[from].name;
+    for (size_t i = (size_t)from; i < table->count; i++)
+        if (!found[i] && strcmp(table->columns[i].name, name) == 0)
+            return (int64_t)i;
+    return -1;
+}
+
 tri_status tri_table_match(const tri_table *table, const tri_table_place *place, const char *const *fields,
                            size_t count, const tri_vector *ignored, bool needs_targets, int64_t *at)
 {
@@ -133,24 +143,28 @@ tri_status tri_table_match(const tri_table *table, const tri_table_place *place,
     size_t missing_count = 0, foreign_count = 0;
     tri_map places = {0};
     tri_status status = TRI_OK;
-    for (size_t i = 0; i < table->count && status == TRI_OK; i++)
+    bool *const found = tri_alloc_zero(table->count + 1, sizeof(*found));
+    if (found == NULL)
+        return TRI_ENOMEM;
+    for (size_t i = table->count; i-- > 0 && status == TRI_OK;) /* of equal names the first */
         status = tri_map_set(&places, table->columns[i].name, (int64_t)i);
     for (size_t i = 0; i < count && status == TRI_OK; i++) {
         at[i] = -1;
         if (tri_map_find(&places, fields[i], &at[i]))
-            (void)tri_map_remove(&places, fields[i]); /* each once */
+            at[i] = next_named(table, found, at[i]);
+        if (at[i] >= 0)
+            found[at[i]] = true;
         else if (fields[i][0] != 0 && !tri_table_list_has(ignored, fields[i]))
             status = name_add(&foreign, &foreign_count, fields[i]);
     }
     for (size_t i = 0; i < table->count && status == TRI_OK; i++) {
         const tri_column *column = &table->columns[i];
-        int64_t place_of;
-        if (column->kind != TRI_COLUMN_UNUSED && (needs_targets || !column->target) &&
-            tri_map_find(&places, column->name, &place_of))
+        if (column->kind != TRI_COLUMN_UNUSED && (needs_targets || !column->target) && !found[i])
             status = name_add(&missing, &missing_count, column->name);
     }
     if (status == TRI_OK && missing_count + foreign_count > 0)
         status = fail_match(table, place, &missing, &foreign);
+    tri_free(found);
     tri_map_fini(&places);
     tri_string_fini(&missing);
     tri_string_fini(&foreign);

@@ -88,6 +88,8 @@ tri_status tri_column_text_add(tri_table *table, tri_column *column, const char 
 void tri_table_lay(tri_table *table);
 /* The column of this name, -1: none. */
 int64_t tri_table_find(const tri_table *table, const char *name);
+/* Names as pandas makes them different: a, a.1, a.2. names: those so far; *out is the arena's. */
+tri_status tri_table_name_make(tri_arena *arena, tri_map *names, const char *text, const char **out);
 /* Which column each of the fields of a first line names: at[i], -1: none. TRI_EFORMAT lists what is missing and what is
  * foreign; `ignored`: names that may be foreign; targets may be missing unless they are needed. */
 tri_status tri_table_match(const tri_table *table, const tri_table_place *place, const char *const *fields,

@@ -321,6 +321,20 @@ static void columns_are_found_by_their_names(void **state)
     strcpy(config.ignore, "[note]");
     expect("note,width,kind,length\nx,10,1,1\ny,20,0,2\n", &config, 2, 2, samples, targets);
     tri_table_release(plan);
+    config.table = NULL; /* of equal names, or none, each column of the file is another one, in their order */
+    strcpy(config.ignore, "[]");
+    tri_table *const twice = plan_of("a,a,kind\n1,10,0\n2,20,1\n3,30,1\n", &config);
+    config.table = twice;
+    expect("a,kind,a\n1,1,10\n2,0,20\n", &config, 2, 2, samples, targets);
+    const char once[] = "a,kind\n1,0\n";
+    assert_int_equal(parse(once, strlen(once), &config, &dataset), TRI_EFORMAT);
+    assert_error_has("missing: a.1");
+    tri_table_release(twice);
+    config.table = NULL;
+    tri_table *const unnamed = plan_of(",,kind\n7,10,0\n2,20,1\n3,30,1\n", &config);
+    config.table = unnamed;
+    expect(",,kind\n1,10,1\n2,20,0\n", &config, 2, 2, samples, targets);
+    tri_table_release(unnamed);
 }
 
 static void values_of_all_kinds_become_numbers(void **state)
