@@ -2,10 +2,10 @@
  *
  * control.c: the sum of what all ranks say with a step.
  *
- * It is started behind the sums of the gradients, or before them where the next step may begin before all of these are
- * there. Ranks apart and workers of parameter servers share no call in each step: their wishes to stop and to change
- * the ranks travel in two columns of the gradient's tail, with what their strategies exchange, and features know their
- * own ways.
+ * It is made behind the sums of the gradients, or started before them where the next step may begin before all of these
+ * are there. Ranks apart and workers of parameter servers share no call in each step: their wishes to stop and to
+ * change the ranks travel in two columns of the gradient's tail, with what their strategies exchange, and features know
+ * their own ways.
  */
 #include <signal.h>
 #include <string.h>
@@ -58,7 +58,7 @@ static void columns_read(tri_job *job)
     job->control.sum.joins = call > (float)(int64_t)call;
 }
 
-static tri_status own_put(tri_job *job)
+static tri_status own_put(tri_job *job, bool waits)
 {
     tri_job_control *control = &job->control;
     control->own = (tri_control){0};
@@ -73,14 +73,19 @@ static tri_status own_put(tri_job *job)
         return TRI_OK;
     tri_group_name_next(job->group, "control");
     tri_status status = tri_all_reduce(job->group, (const int64_t *)&control->own, (int64_t *)&control->sum,
-                                       TRI_CONTROL_COUNT, TRI_I64, TRI_REDUCE_SUM, &control->work);
+                                       TRI_CONTROL_COUNT, TRI_I64, TRI_REDUCE_SUM, waits ? NULL : &control->work);
     tri_group_name_next(job->group, "");
     return status;
 }
 
 void tri_job_control_send(tri_job *job)
 {
-    job->control.status = own_put(job);
+    job->control.status = own_put(job, false);
+}
+
+tri_status tri_job_control_sum(tri_job *job)
+{
+    return own_put(job, true);
 }
 
 tri_status tri_job_control_wait(tri_job *job)

@@ -260,12 +260,10 @@ static tri_status sums_make(tri_job *job, const tri_loader_batch *loaded, tri_sy
 {
     TRI_TRY(job->sync->ops->begin(job->sync));
     TRI_TRY(accumulate(job, loaded));
-    if (!control_is_early(job))
-        tri_job_control_send(job);
     int64_t mark_ns = tri_now_ns();
-    TRI_TRY(tri_job_control_wait(job));
     TRI_TRY(job->ahead ? job->sync->ops->wait(job->sync, tri_params_tail(job->params), slice)
                        : job->sync->ops->finish(job->sync, slice));
+    TRI_TRY(control_is_early(job) ? tri_job_control_wait(job) : tri_job_control_sum(job));
     TRI_TRY(tri_job_sums_meet(job));
     job->record.comm += lap_of(job, "waiting", &mark_ns);
     return TRI_OK;

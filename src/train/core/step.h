@@ -18,6 +18,8 @@ void tri_job_waves_step(tri_job *job);
  * travel with each step. */
 void tri_job_control_send(tri_job *job);
 tri_status tri_job_control_wait(tri_job *job);
+/* Both at once, by this thread. */
+tri_status tri_job_control_sum(tri_job *job);
 void tri_job_control_read(tri_job *job);
 void tri_job_control_close(tri_job *job);
 bool tri_job_control_travels(const tri_job *job);
