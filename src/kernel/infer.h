@@ -25,7 +25,7 @@ tri_status tri_infer_param(tri_op_desc *desc, tri_shape shape);
 tri_status tri_infer_same(tri_op_desc *desc);
 /* Output of a convolution or pool, but for its channels. */
 tri_status tri_infer_window(tri_op_desc *desc, bool pool);
-/* A norm with so many parameters, each of the last dimension. */
+/* A norm with this number of parameters, each of the last dimension. */
 tri_status tri_infer_norm(tri_op_desc *desc, int params);
 /* Targets of a loss are of that shape and type; attr.smoothing; the output. */
 tri_status tri_infer_loss(tri_op_desc *desc, tri_shape targets, tri_dtype dtype);

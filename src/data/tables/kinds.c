@@ -75,7 +75,7 @@ typedef struct date_parts {
     int64_t year, month, day, hour, minute, second;
 } date_parts;
 
-/* Digits at *text, at most so many. */
+/* Reads at most `most` digits at *text. */
 static bool digits_read(const char **text, int most, int64_t *out)
 {
     int count = 0;

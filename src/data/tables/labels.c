@@ -13,7 +13,7 @@
 
 #define MAX_TEXTS ((size_t)100000) /* more distinct values than this are no classes */
 #define FEW_CLASSES                                                                                                    \
-    ((size_t)20) /* so many whole numbers are classes in the smallest table; in others a tenth of the rows */
+    ((size_t)20) /* distinct whole numbers that count as classes in the smallest table; else a tenth of the rows */
 
 void tri_labels_init(tri_labels *labels)
 {

@@ -22,7 +22,7 @@ tri_status tri_job_build(tri_job *job, const tri_job_setup *setup);
 tri_status tri_job_configure(tri_job *job, const tri_job_setup *setup);
 /* The loader of what tri_job_evaluate() goes through: the test data, or the training data without augmentation. */
 tri_status tri_job_open_evaluation(tri_job *job, tri_data_part part);
-/* The part that a run is evaluated on while it goes on. */
+/* The part that a run evaluates during training. */
 tri_data_part tri_job_evaluated_part(const tri_job *job);
 /* data_summary.c: what the data are, once in a run, on rank 0: samples, classes, and which of these a part lacks.
  * evaluated NULL: there is no such part. */

@@ -57,7 +57,7 @@ static int norm_name(const tri_model *model, const tri_node *node, const char **
     return dot ? (int)(dot - *name) : (int)strlen(*name);
 }
 
-/* Values of a channel over which a batch norm takes mean and variance, from so many samples. */
+/* Values of a channel from which a batch norm computes mean and variance, given the number of samples. */
 static int64_t norm_values(const tri_model *model, const tri_node *node, int64_t samples)
 {
     const tri_shape shape = ((const tri_value_spec *)tri_vector_at(&model->values, (size_t)node->input[0]))->sample;

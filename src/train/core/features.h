@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * features.h: what a run does besides training, one row of a table each (features.c). The training itself (loop.c,
- * form.c, reform.c) walks the rows and knows none by name: to take a feature out, delete its row and its file.
+ * features.h: what a run does besides the plain step, one row of a table each (features.c). The core walks the rows. It
+ * knows two by name: build.c opens fault injection, form.c the ledger.
  *
- * A row does nothing where the configuration does not ask for it. None touches weights, optimizer state or random
+ * A row does nothing where the configuration does not ask for it. Guards, replicas, mirrors and local SGD change or
+ * restore weights and optimizer state, in the slots that say so; the other rows only read them. No row draws random
  * numbers of the training. Collective slots are called on all ranks, in the order of the rows.
  */
 #ifndef TRI_TRAIN_FEATURES_H

@@ -65,12 +65,6 @@ static void control_read(tri_job *job, const tri_control *sum)
         job->used.sum |= ((uint64_t)sum->samples[lane] & ((1u << TRI_MARK_BITS) - 1)) << (LANE_BITS * lane);
 }
 
-void tri_job_used_write(tri_job *job)
-{
-    if (job->used.ledger && job->step > 0)
-        tri_ledger_write(job->used.ledger, job->step - 1, job->used.all, job->elastic.number);
-}
-
 static void rest_put(const tri_job *job, tri_job_rest *rest)
 {
     rest->used = job->used.all;
@@ -86,7 +80,8 @@ static void rest_take(tri_job *job, const tri_job_rest *rest)
 
 static tri_status step_made(tri_job *job)
 {
-    tri_job_used_write(job);
+    if (job->used.ledger && job->step > 0)
+        tri_ledger_write(job->used.ledger, job->step - 1, job->used.all, job->elastic.number);
     return TRI_OK;
 }
 

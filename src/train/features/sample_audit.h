@@ -11,7 +11,5 @@
  * latest steps until it leads. */
 tri_status tri_job_used_open(tri_job *job);
 tri_status tri_job_used_lead(tri_job *job);
-/* The step is made. */
-void tri_job_used_write(tri_job *job);
 
 #endif
