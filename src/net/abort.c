@@ -148,6 +148,17 @@ static bool is_watching(const tri_net *net)
     return false;
 }
 
+/* A rank that says goodbye on its link then says it to the watches, after the reason why it failed, if it did. However
+ * late the watch thread of this rank gets a core, it hears both, or finds that rank lost. */
+static bool is_last_word_due(const tri_net *net)
+{
+    for (int peer = 0; net->watch && peer < net->world; peer++) {
+        if (net->links[peer] && net->links[peer]->bye && tri_watch_state_of(net->watch, peer) == TRI_WATCH_ALIVE)
+            return true;
+    }
+    return false;
+}
+
 tri_status tri_net_first_cause(tri_net *net, tri_status status)
 {
     char message[TRI_ERROR_NBYTES];
@@ -185,7 +196,9 @@ tri_status tri_net_first_cause(tri_net *net, tri_status status)
                 anybody = true;
             }
         }
-        if (tri_now_ns() >= until_ns && !moved)
+        if (is_last_word_due(net) && tri_now_ns() >= until_ns)
+            until_ns = tri_now_ns() + VERDICT_STEP_NS;
+        else if (tri_now_ns() >= until_ns && !moved)
             return tri_fail_copy(status, message);
         if (anybody && !moved && tri_net_wait(net, until_ns) != TRI_OK)
             return tri_fail_copy(status, message);

@@ -377,6 +377,69 @@ static void what_a_rank_tells_ends_the_waits_of_all(void **state)
     }
 }
 
+typedef struct late_hearing {
+    bool sends;                /* rank 0 does, and rank 1 leaves without having read it */
+    atomic_int blocks, closed; /* rank 0's watch thread hears nothing; rank 1 has said all it had to say */
+} late_hearing;
+
+/* Longer than a rank waits for the cause of a lost link. */
+static void tick_block(void *arg, int64_t now_ns)
+{
+    late_hearing *late = arg;
+
+    (void)now_ns;
+    if (atomic_exchange(&late->blocks, 1) || atomic_load(&late->closed))
+        return;
+    while (!atomic_load(&late->closed))
+        tri_sleep_ns(TRI_NS_PER_MS);
+    tri_sleep_ns(400 * TRI_NS_PER_MS);
+}
+
+static void left_with_a_cause(spawn_rank *self, void *arg)
+{
+    late_hearing *late = arg;
+    tri_watch_client client = {.tick = tick_block, .arg = late};
+    tri_net *net = NULL;
+    int origin = -1;
+    tri_status cause = TRI_OK, status = TRI_OK;
+
+    SPAWN_CHECK(self, spawn_net_open(self, &net) == TRI_OK);
+    if (self->rank == 0 && late->sends)
+        SPAWN_CHECK(self, byte_send(net, 1) == TRI_OK);
+    if (self->rank == 0)
+        tri_watch_client_set(tri_net_watch(net), &client);
+    while (self->rank == 0 && !atomic_load(&late->blocks))
+        tri_sleep_ns(TRI_NS_PER_MS);
+    spawn_barrier(self);
+    if (self->rank == 1) {
+        tri_net_abort(net, TRI_ENUMERIC, 1, "the loss is not a number");
+        tri_net_close(net);
+        atomic_store(&late->closed, 1);
+        return;
+    }
+    while (late->sends && status == TRI_OK)
+        status = byte_send(net, 1);
+    SPAWN_CHECK(self, (late->sends ? status : byte_await(net, 1)) == TRI_EABORT);
+    SPAWN_CHECK(self, strcmp(tri_last_error(), "the loss is not a number") == 0);
+    tri_net_blame(net, &origin, &cause);
+    SPAWN_CHECK(self, origin == 1 && cause == TRI_ENUMERIC);
+    tri_watch_client_set(tri_net_watch(net), NULL);
+    tri_net_close(net);
+}
+
+static void the_cause_of_a_rank_that_left_is_heard_by_a_late_watch(void **state)
+{
+    (void)state;
+    for (spawn_kind kind = SPAWN_SHM; kind <= SPAWN_UCX; kind++) {
+        for (int sends = 0; sends < 2; sends++) {
+            late_hearing late = {.sends = sends};
+            spawn_config config = {.kind = kind, .world = 2};
+
+            assert_true(spawn_ranks(&config, left_with_a_cause, &late));
+        }
+    }
+}
+
 static size_t note_write(void *arg, unsigned char *bytes)
 {
     int rank = *(int *)arg;
@@ -716,6 +779,7 @@ int main(void)
         cmocka_unit_test(leaving_in_good_order_is_no_trouble),
         cmocka_unit_test(without_beats_nobody_watches),
         cmocka_unit_test(what_a_rank_tells_ends_the_waits_of_all),
+        cmocka_unit_test(the_cause_of_a_rank_that_left_is_heard_by_a_late_watch),
         cmocka_unit_test(a_late_rank_of_the_same_process_is_not_lost),
         cmocka_unit_test(what_watches_say_cannot_be_read_or_forged_where_it_is_encrypted),
         cmocka_unit_test(a_stopped_rank_of_another_host_is_lost_with_and_without_a_neighbour),
