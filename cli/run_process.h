@@ -18,7 +18,7 @@ void tri_pids_visit(tri_pid_visit visit, void *arg);
 bool tri_proc_folder(pid_t pid, char folder[TRI_RUN_FOLDER_NBYTES]);
 /* TRIREME_RANK of its environment; -1: it has none, and starts others or is alone. */
 int tri_proc_rank(pid_t pid);
-/* Whether it is a parameter server: the last TRIREME_SERVERS ranks are (ps/role.h). */
+/* Whether it is a parameter server: the last TRIREME_SERVERS ranks are (ps/api/role.h). */
 bool tri_proc_serves(pid_t pid);
 
 #endif

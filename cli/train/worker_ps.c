@@ -12,7 +12,7 @@
 
 #include "base/log.h"
 #include "monitor/stand.h"
-#include "ps/role.h"
+#include "ps/api/role.h"
 #include "train/core/job.h"
 
 typedef struct ps_words {

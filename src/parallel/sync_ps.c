@@ -15,7 +15,7 @@
 #include "base/memory.h"
 #include "base/runtime.h"
 #include "parallel/sync_impl.h"
-#include "ps/client.h"
+#include "ps/client/client.h"
 
 typedef struct sync_ps {
     tri_sync base;

@@ -17,6 +17,11 @@
 #include "base/memory.h"
 #include "base/wait.h"
 
+void tri_ps_address_key(int number, char key[TRI_PS_ADDRESS_KEY_NBYTES])
+{
+    snprintf(key, TRI_PS_ADDRESS_KEY_NBYTES, "ps/server/%d", number);
+}
+
 #define LIMIT_MS   2000
 #define CLAIM_BITS 40 /* below: codes of all servers that may claim */
 

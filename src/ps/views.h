@@ -9,6 +9,9 @@
 #include "cluster/store.h"
 #include "ps/view.h"
 
+/* The key in the store under which server `number` publishes its address. */
+#define TRI_PS_ADDRESS_KEY_NBYTES 32
+void tri_ps_address_key(int number, char key[TRI_PS_ADDRESS_KEY_NBYTES]);
 /* The view behind *view, if there is one; else *found is false. */
 tri_status tri_ps_views_next(tri_store *store, ps_view *view, bool *found);
 /* The newest one, if it is newer than *view. */

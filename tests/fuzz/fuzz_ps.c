@@ -6,12 +6,12 @@
 #include <string.h>
 
 #include "fuzz/fuzz.h"
-#include "ps/coding.h"
-#include "ps/gather.h"
-#include "ps/kv_body.h"
-#include "ps/save.h"
-#include "ps/sparse.h"
-#include "ps/sum.h"
+#include "ps/replication/save.h"
+#include "ps/rpc/coding.h"
+#include "ps/rpc/kv_body.h"
+#include "ps/tables/gather.h"
+#include "ps/tables/sparse.h"
+#include "ps/tables/sum.h"
 #include "ps/view.h"
 
 size_t tri_fuzz_accepted;

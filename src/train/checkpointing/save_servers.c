@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "ps/save.h"
+#include "ps/replication/save.h"
 #include "train/checkpointing/arrays.h"
 #include "train/checkpointing/save.h"
 

@@ -9,7 +9,7 @@
 
 #include "base/log.h"
 #include "parallel/sync_ps.h"
-#include "ps/client.h"
+#include "ps/client/client.h"
 #include "train/core/dataset_info.h"
 #include "train/core/job.h"
 #include "train/core/servers.h"

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * trace_servers.c: the trace of a run with parameter servers: the first worker asks the servers what they did, and the
- * other workers leave there what they did (ps/note.h), with how far that server's clock is ahead of theirs.
+ * other workers leave there what they did (ps/rpc/annotation.h), with how far that server's clock is ahead of theirs.
  */
 #include <stdio.h>
 #include <string.h>
 
 #include "base/events.h"
 #include "monitor/trace.h"
-#include "ps/client.h"
+#include "ps/client/client.h"
 #include "train/core/job.h"
 #include "train/features/observers.h"
 

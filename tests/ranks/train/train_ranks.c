@@ -11,8 +11,8 @@
 #include "base/memory.h"
 #include "base/runtime.h"
 #include "comm/comm.h"
-#include "ps/client.h"
-#include "ps/server.h"
+#include "ps/client/client.h"
+#include "ps/server/server.h"
 #include "train/core/job.h"
 
 #define MAX_RANKS 64

@@ -7,9 +7,9 @@
 #include <signal.h>
 
 #include "base/runtime.h"
-#include "ps/client.h"
-#include "ps/kv_body.h"
-#include "ps/kv_spec.h"
+#include "ps/client/client.h"
+#include "ps/rpc/kv_body.h"
+#include "ps/tables/kv_spec.h"
 
 #define TOKEN "a token of this test"
 
@@ -73,8 +73,8 @@ static void server_body(void *arg)
 
 static void address_put(fence_scene *at, int number, const char *address)
 {
-    char key[TRI_PS_KEY_NBYTES];
-    tri_ps_key(number, key);
+    char key[TRI_PS_ADDRESS_KEY_NBYTES];
+    tri_ps_address_key(number, key);
     OK(tri_store_set(at->store, key, address, strlen(address), tri_deadline_after_ms(FENCE_LIMIT_MS)));
 }
 

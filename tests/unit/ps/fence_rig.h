@@ -9,8 +9,8 @@
 #include <stdatomic.h>
 
 #include "cluster/store.h"
-#include "ps/protocol.h"
-#include "ps/server.h"
+#include "ps/rpc/protocol.h"
+#include "ps/server/server.h"
 #include "ps/view.h"
 #include "ps/views.h"
 #include "unit/ps/ps_rig.h"

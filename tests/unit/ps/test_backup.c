@@ -4,7 +4,7 @@
  * when that one comes back.
  */
 #include "base/runtime.h"
-#include "ps/kv_spec.h"
+#include "ps/tables/kv_spec.h"
 #include "unit/ps/fence_rig.h"
 
 static void open_as_server(fence_scene *at, uint16_t flags)

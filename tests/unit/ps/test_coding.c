@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "ps/coding.h"
-#include "ps/coding_dense.h"
+#include "ps/rpc/coding.h"
+#include "ps/tables/coding_dense.h"
 
 #include <stdlib.h>
 

@@ -8,9 +8,9 @@
 #include "base/memory.h"
 #include "base/runtime.h"
 #include "kernel/kernel.h"
-#include "ps/client.h"
-#include "ps/protocol.h"
-#include "ps/server.h"
+#include "ps/client/client.h"
+#include "ps/rpc/protocol.h"
+#include "ps/server/server.h"
 #include "unit/ps/ps_rig.h"
 
 #define COUNT 9024 /* elements of the store */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "ps/gather.h"
+#include "ps/tables/gather.h"
 
 #include "unit/ps/ps_rig.h"
 

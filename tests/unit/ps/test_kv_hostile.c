@@ -6,9 +6,9 @@
 #include <stdlib.h>
 
 #include "base/memory.h"
-#include "ps/kv_body.h"
-#include "ps/kv_spec.h"
-#include "ps/protocol.h"
+#include "ps/rpc/kv_body.h"
+#include "ps/rpc/protocol.h"
+#include "ps/tables/kv_spec.h"
 #include "unit/ps/kv_rig.h"
 
 #define TOKEN "a token of this test"

@@ -4,8 +4,8 @@
  */
 #include <stdlib.h>
 
-#include "ps/api_table.h"
-#include "ps/server_kv.h"
+#include "ps/api/table.h"
+#include "ps/server/kv.h"
 #include "unit/ps/kv_rig.h"
 
 /* --- ssp, async --- */

@@ -8,10 +8,10 @@
  */
 #include <stdlib.h>
 
-#include "ps/api.h"
-#include "ps/api_table.h"
+#include "ps/api/api.h"
+#include "ps/api/table.h"
 #include "ps/key.h"
-#include "ps/server_impl.h"
+#include "ps/server/server_impl.h"
 #include "unit/ps/ps_rig.h"
 
 #define WORKERS    1000

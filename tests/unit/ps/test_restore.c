@@ -6,8 +6,8 @@
 #include <stdatomic.h>
 
 #include "base/runtime.h"
-#include "ps/client.h"
-#include "ps/server.h"
+#include "ps/client/client.h"
+#include "ps/server/server.h"
 #include "ps/views.h"
 #include "unit/ps/ps_rig.h"
 
@@ -59,9 +59,9 @@ static void rig_open(rig *at)
                                  .threads = 1,
                                  .replicas = 1,
                                  .store = at->store};
-    char key[TRI_PS_KEY_NBYTES];
+    char key[TRI_PS_ADDRESS_KEY_NBYTES];
     OK(tri_ps_server_open(&setup, &at->server));
-    tri_ps_key(0, key);
+    tri_ps_address_key(0, key);
     const char *address = tri_ps_server_address(at->server);
     OK(tri_store_set(at->store, key, address, strlen(address), tri_deadline_after_ms(LIMIT_MS)));
 }

@@ -2,7 +2,7 @@
  *
  * test_sparse.c: every call is compared with a plain list of rows.
  */
-#include "ps/sparse.h"
+#include "ps/tables/sparse.h"
 
 #include "unit/ps/ps_rig.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "ps/sum.h"
+#include "ps/tables/sum.h"
 
 #include "unit/ps/ps_rig.h"
 

@@ -1,0 +1,265 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * connections.c: the thread of a worker that turns its lines: dialed, greeted, cut, dialed again when they are lost;
+ * and letters that were queued go out.
+ */
+#include <stdio.h>
+
+#include "base/events.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "base/wait.h"
+#include "ps/client/client_impl.h"
+#include "ps/client/kv.h"
+#include "ps/views.h"
+
+/* Between two tries to reach a server. */
+#define DIAL_EVERY_NS (50 * TRI_NS_PER_MS)
+/* One try of the first time: to a host that answers slowly it is made again. */
+#define DIAL_FIRST_NS (2 * TRI_NS_PER_S)
+
+void tri_ps_link_lost(tri_ps_client *client, int server, const char *why)
+{
+    ps_link *link = &client->links[server];
+    link->line = NULL;
+    link->opened = link->cut = link->empty = false;
+    link->dial_ns = 0;
+    link->lost_ns = tri_now_ns();
+    client->look = true;
+    if (client->save_lost)
+        atomic_store(client->save_lost, true);
+    snprintf(link->why, sizeof(link->why), "%s", why);
+    if (client->dense)
+        tri_ps_dense_lost(client->dense, server);
+    tri_ps_kv_lost(client, server);
+}
+
+/* --- out --- */
+
+static void sent_nothing(void *arg, tri_status status)
+{
+    (void)arg;
+    (void)status;
+}
+
+/* Letters that were queued go to their lines; those of a line that is lost are said again when it is back, as far as
+ * they are still wanted. */
+static void commands_send(tri_ps_client *client)
+{
+    tri_mutex_lock(&client->mutex);
+    for (size_t i = 0; i < client->commands.count; i++) {
+        const ps_command *command = tri_vector_at(&client->commands, i);
+        const ps_link *link = &client->links[command->server];
+        tri_letter letter = ps_head_write(&command->head);
+        bool ready = link->line && (link->opened || !client->dense || command->head.kind == PS_LOOK);
+        if (ready && tri_post_send(link->line, command->priority, &letter, command->body, sent_nothing, NULL))
+            tri_ps_client_fail(client, TRI_ENOMEM);
+        tri_counter_add(TRI_COUNT_SENT_NBYTES, ready ? letter.nbytes : 0);
+    }
+    client->commands.count = 0;
+    tri_ps_kv_send(client);
+    tri_mutex_unlock(&client->mutex);
+}
+
+static tri_status address_find(tri_ps_client *client, int server, int64_t deadline_ns, char **out)
+{
+    char key[TRI_PS_ADDRESS_KEY_NBYTES];
+    size_t nbytes;
+    if (!client->setup.store) {
+        *out = tri_strdup(client->setup.addresses[server]);
+        return *out ? TRI_OK : TRI_ENOMEM;
+    }
+    tri_ps_address_key(server, key);
+    return tri_store_wait(client->setup.store, key, out, &nbytes, deadline_ns);
+}
+
+/* Dials, and says who we are; letters of the line wait behind it. */
+static tri_status link_dial(tri_ps_client *client, int server, int64_t deadline_ns)
+{
+    char *address = NULL;
+    tri_line *line;
+    TRI_TRY(address_find(client, server, deadline_ns, &address));
+    tri_status status = tri_post_dial(client->post, address, deadline_ns, &line);
+    tri_free(address);
+    TRI_TRY(status);
+    ps_head head = {.kind = PS_HELLO, .request = PS_VERSION, .clock = client->setup.worker};
+    tri_letter letter = ps_head_write(&head);
+    tri_mutex_lock(&client->mutex);
+    client->links[server].line = line;
+    client->links[server].cut = false;
+    client->links[server].lost_ns = 0;
+    tri_mutex_unlock(&client->mutex);
+    TRI_TRY(tri_post_send(line, (unsigned)INT32_MAX, &letter, NULL, NULL, NULL));
+    if (!client->dense)
+        return TRI_OK;
+    bool gives = client->refill || client->dense->consistency == PS_BSP || client->setup.ps->replicas > 1;
+    head = (ps_head){.kind = PS_OPEN,
+                     .flags = gives ? PS_FLAG_STARTS : 0, /* else once the leader has given it values */
+                     .request = PS_AGAIN,
+                     .extra = (double)client->dense->dealt,
+                     .nbytes = client->dense->text.nbytes};
+    letter = ps_head_write(&head);
+    return tri_post_send(line, (unsigned)INT32_MAX, &letter, tri_string_text(&client->dense->text), NULL, NULL);
+}
+
+/* A slot may have gone away and come back between two views of this client: nobody else was told what was refused. */
+static void refused_resend(tri_ps_client *client)
+{
+    for (int s = 0; s < client->setup.servers; s++) {
+        ps_link *link = &client->links[s];
+        if (link->refused && link->opened && client->dense)
+            tri_ps_dense_resend(client->dense, s);
+        link->refused = false;
+    }
+}
+
+/* Who serves what may have changed. */
+static void view_look(tri_ps_client *client)
+{
+    ps_view *newest = client->setup.store ? tri_alloc(sizeof(*newest)) : NULL;
+    if (!newest)
+        return;
+    *newest = client->view;
+    tri_status status = tri_ps_views_look(client->setup.store, newest);
+    tri_mutex_lock(&client->mutex);
+    client->look = status != TRI_OK;
+    if (status == TRI_OK && newest->version > client->view.version) {
+        client->view = *newest;
+        for (int s = 0; s < client->setup.servers; s++) /* one that hangs keeps its line */
+            client->links[s].cut = client->links[s].cut || !ps_view_has(&client->view, s);
+        if (client->dense)
+            tri_ps_dense_reown(client->dense);
+        tri_cond_broadcast(&client->moved);
+    }
+    if (status == TRI_OK) {
+        tri_ps_kv_reown(client);
+        refused_resend(client);
+    }
+    tri_mutex_unlock(&client->mutex);
+    tri_free(newest);
+}
+
+/* A server that is lost is tried again, until another one has taken its place; after ps.retry_s the client gives up. */
+static void link_mend(tri_ps_client *client, int server)
+{
+    ps_link *link = &client->links[server];
+    int64_t now_ns = tri_now_ns();
+    bool serves = ps_view_has(&client->view, server);
+    if (!serves) /* who comes back, or was not there when this client began, has all of ps.retry_s again */
+        link->lost_ns = 0;
+    if (link->line || now_ns < link->dial_ns || !serves)
+        return;
+    link->lost_ns = link->lost_ns == 0 ? now_ns : link->lost_ns;
+    link->dial_ns = now_ns + DIAL_EVERY_NS;
+    if (link_dial(client, server, now_ns + DIAL_EVERY_NS / 2) == TRI_OK) {
+        tri_ps_kv_greet(client, server);
+        tri_mutex_lock(&client->mutex);
+        if (!client->dense && client->asked) /* else once it has told its number of the table */
+            tri_ps_ask_again(client, server);
+        tri_mutex_unlock(&client->mutex);
+        return;
+    }
+    client->look = true;
+    if (now_ns - link->lost_ns < (int64_t)(client->setup.ps->retry_s * 1e9))
+        return;
+    tri_mutex_lock(&client->mutex);
+    tri_ps_client_fail(client, tri_fail(TRI_EPEER,
+                                        "parameter server %d is lost (%s) and was not there again within %g s "
+                                        "(ps.retry_s)%s",
+                                        server, link->why, client->setup.ps->retry_s,
+                                        client->setup.ps->replicas > 1 ? "" : ": ps.replicas 2 goes on without it"));
+    tri_mutex_unlock(&client->mutex);
+}
+
+static void links_cut(tri_ps_client *client)
+{
+    for (int s = 0; s < client->setup.servers; s++) {
+        tri_line *line = client->links[s].cut ? client->links[s].line : NULL;
+        if (!line)
+            continue;
+        tri_mutex_lock(&client->mutex);
+        tri_ps_link_lost(client, s, "what it was saying or hearing is not wanted any more");
+        tri_mutex_unlock(&client->mutex);
+        tri_line_hang_up(line);
+    }
+}
+
+static void links_mend(tri_ps_client *client)
+{
+    tri_mutex_lock(&client->mutex);
+    bool look = client->look, leaving = client->leaving, failed = client->status != TRI_OK;
+    if (leaving) /* time passes */
+        tri_cond_broadcast(&client->moved);
+    tri_mutex_unlock(&client->mutex);
+    if (leaving)
+        return;
+    if (look && !failed)
+        view_look(client);
+    links_cut(client);
+    if (failed) /* nobody asks anything any more, and would be refused again and again */
+        return;
+    for (int s = 0; s < client->setup.servers; s++)
+        link_mend(client, s);
+}
+
+static bool is_closing(tri_ps_client *client)
+{
+    tri_mutex_lock(&client->mutex);
+    bool closing = client->closing;
+    tri_mutex_unlock(&client->mutex);
+    return closing;
+}
+
+static void client_body(void *arg)
+{
+    tri_ps_client *client = arg;
+    while (!is_closing(client)) {
+        links_mend(client);
+        commands_send(client);
+        tri_status status = tri_post_turn(client->post, tri_now_ns() + DIAL_EVERY_NS);
+        if (status != TRI_OK) {
+            tri_mutex_lock(&client->mutex);
+            tri_ps_client_fail(client, status);
+            for (int s = 0; s < client->setup.servers; s++)
+                client->links[s].cut = true;
+            tri_mutex_unlock(&client->mutex);
+            links_cut(client); /* what callers have lent is theirs again */
+            return;
+        }
+    }
+}
+
+/* The first time. A server may have died since it left its address: another one is in its place, or it is back with a
+ * new one. */
+static tri_status link_open(tri_ps_client *client, int server, tri_wait *wait, int64_t deadline_ns)
+{
+    for (;;) {
+        TRI_TRY(tri_wait_check("waiting for a parameter server"));
+        int64_t try_ns = tri_now_ns() + DIAL_FIRST_NS;
+        bool last = !client->setup.store || try_ns >= deadline_ns;
+        tri_status status = link_dial(client, server, last ? deadline_ns : try_ns);
+        if (status == TRI_OK || (last && status != TRI_ETIMEOUT))
+            return status;
+        if (last)
+            return tri_fail(TRI_ETIMEOUT, "rank %d, a parameter server, did not join within %lld s",
+                            client->setup.workers + server, tri_wait_limit_s(wait, deadline_ns));
+        if (tri_wait_is_long(wait))
+            tri_log(TRI_LOG_WARN, "waiting for rank %d of %d, a parameter server", client->setup.workers + server,
+                    client->setup.workers + client->setup.servers);
+        TRI_TRY(tri_ps_views_look(client->setup.store, &client->view));
+        if (!ps_view_has(&client->view, server))
+            return TRI_OK;
+    }
+}
+
+tri_status tri_ps_lines_open(tri_ps_client *client)
+{
+    int64_t deadline_ns = tri_deadline_after_ms((int64_t)(client->setup.net->timeout_s * 1e3));
+    tri_wait wait;
+    tri_wait_begin(&wait);
+    for (int s = 0; s < client->setup.servers; s++)
+        if (ps_view_has(&client->view, s))
+            TRI_TRY_IN(link_open(client, s, &wait, deadline_ns), "while reaching parameter server %d of %d", s,
+                       client->setup.servers);
+    return tri_thread_start(&client->thread, "ps client", client_body, client);
+}
