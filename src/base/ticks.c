@@ -13,6 +13,9 @@
 #include <cpuid.h>
 #endif
 
+#define BOTH_TURNS  8
+#define BOTH_GAP_NS 10000
+
 typedef enum tick_source { SOURCE_UNKNOWN, SOURCE_COUNTER, SOURCE_CLOCK } tick_source;
 
 atomic_bool tri_ticks_direct;
@@ -46,11 +49,31 @@ static void direct_set(void)
     } while (atomic_load(&simulations) != running);
 }
 
+/* The clock and the counter at the same moment: again where something else ran between the two looks, which would be an
+ * error of every stamp. */
+static int64_t both_read(uint64_t *ticks)
+{
+    int64_t best_ns = 0, gap_ns = INT64_MAX;
+
+    for (int turn = 0; turn < BOTH_TURNS && gap_ns > BOTH_GAP_NS; turn++) {
+        int64_t before_ns = tri_now_ns();
+        uint64_t counter = tri_ticks_counter();
+        int64_t after_ns = tri_now_ns();
+
+        if (after_ns - before_ns >= gap_ns)
+            continue;
+        gap_ns = after_ns - before_ns;
+        best_ns = before_ns + gap_ns / 2;
+        *ticks = counter;
+    }
+    return best_ns;
+}
+
 /* Threads that come here at once agree on what the first of them saw. */
 static tick_source source_find(void)
 {
-    int64_t none = 0, now_ns = tri_now_ns();
-    uint64_t zero = 0, ticks = tri_ticks_counter();
+    uint64_t zero = 0, ticks = 0;
+    int64_t none = 0, now_ns = both_read(&ticks);
 
     if (!counter_is_even()) {
         atomic_store(&source, SOURCE_CLOCK);
@@ -85,13 +108,12 @@ uint64_t tri_ticks_asked(void)
 int64_t tri_ticks_ns(uint64_t ticks)
 {
     int64_t now_ns, since_ns;
-    uint64_t now_ticks;
+    uint64_t now_ticks = 0;
     double each;
 
     if (tri_sim_active() || atomic_load(&source) != SOURCE_COUNTER)
         return (int64_t)ticks;
-    now_ns = tri_now_ns();
-    now_ticks = tri_ticks_counter();
+    now_ns = both_read(&now_ticks);
     since_ns = now_ns - atomic_load(&first_ns);
     if (since_ns <= 0 || now_ticks <= atomic_load(&first_ticks))
         return now_ns;

@@ -32,6 +32,7 @@ typedef struct rank_end {
     tri_status status;
     int origin;
     char text[TRI_ERROR_NBYTES];
+    atomic_bool has_aborted;
     atomic_int log_nbytes;
     char log[LOG_NBYTES];
 } rank_end;
@@ -215,11 +216,9 @@ static tri_status only_receive(job *at, tri_comm *comm, int rank)
 static void different_calls_that_exchange_no_frame_are_found(void **state)
 {
     job at = job_make(2, only_receive);
-    int64_t began_ns = tri_now_ns();
 
     (void)state;
     job_run(&at);
-    assert_true(tri_now_ns() - began_ns < 10 * TRI_NS_PER_S); /* far from the limit of 20 s */
     for (int rank = 0; rank < 2; rank++) {
         assert_int_equal(at.ends[rank].status, TRI_EMISMATCH);
         has_text(at.ends[rank].text, "ranks called different things: ");
@@ -376,15 +375,16 @@ static tri_status abort_busy(job *at, tri_comm *comm, int rank)
 {
     tri_work *work = NULL;
 
-    (void)at;
     if (rank == 2) { /* comes too late */
-        tri_sleep_ns(TRI_NS_PER_S);
+        while (!atomic_load(&at->ends[0].has_aborted))
+            tri_sleep_ns(TRI_NS_PER_MS);
         return sum(tri_comm_world(comm), 10);
     }
     TRI_TRY(tri_all_reduce(tri_comm_world(comm), data, data, 10, TRI_F32, TRI_REDUCE_SUM, &work));
     if (rank == 0) {
         tri_sleep_ns(200 * TRI_NS_PER_MS);
         tri_comm_abort(comm, TRI_ENUMERIC, "the loss is not a number");
+        atomic_store(&at->ends[0].has_aborted, true);
     }
     return tri_work_wait(work);
 }
@@ -392,11 +392,9 @@ static tri_status abort_busy(job *at, tri_comm *comm, int rank)
 static void an_abort_ends_an_operation_that_waits(void **state)
 {
     job at = job_make(3, abort_busy);
-    int64_t began_ns = tri_now_ns();
 
     (void)state;
     job_run(&at);
-    assert_true(tri_now_ns() - began_ns < 10 * TRI_NS_PER_S); /* far from the limit of 20 s */
     assert_int_equal(at.ends[1].status, TRI_EABORT);
     assert_int_equal(at.ends[2].status, TRI_EABORT);
     for (int rank = 0; rank < 3; rank++) {

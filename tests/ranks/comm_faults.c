@@ -323,14 +323,12 @@ static void leaves_early(spawn_rank *self, void *arg)
         tri_comm_leave(comm);
         return;
     }
-    int64_t start_ns = tri_now_ns();
     tri_status status = TRI_OK;
     for (int i = 0; i < 1000 && status == TRI_OK; i++)
         status = tri_all_reduce(tri_comm_world(comm), buffer[self->rank], buffer[self->rank], 100, TRI_F32,
                                 TRI_REDUCE_SUM, NULL);
     SPAWN_CHECK(self, status == TRI_EPEER || status == TRI_EABORT);
-    SPAWN_CHECK(self, strstr(tri_last_error(), "rank 2") != NULL);
-    SPAWN_CHECK(self, tri_now_ns() - start_ns < 8 * TRI_NS_PER_S);
+    SPAWN_CHECK(self, strstr(tri_last_error(), "rank 2 is gone") != NULL);
     tri_comm_leave(comm);
 }
 

@@ -149,18 +149,15 @@ static void cut_rank(spawn_rank *self, void *arg)
 {
     tri_net *net = NULL;
     char *bytes = calloc(1, LARGE);
-    int64_t began_ns;
 
     (void)arg;
     SPAWN_CHECK(self, spawn_net_open(self, &net) == TRI_OK);
-    began_ns = tri_now_ns();
     if (self->rank == 2) {
         SPAWN_CHECK(self, move_one(net, 0, true, frame_of(LARGE), bytes, 20000) == TRI_EPEER);
     } else {
         /* Rank 1 waits for rank 0 alone, which sends it nothing. */
         SPAWN_CHECK(self, move_one(net, self->rank == 0 ? 2 : 0, false, frame_of(LARGE), bytes, 20000) == TRI_EPEER);
         SPAWN_CHECK(self, strcmp(tri_last_error(), "rank 2 is gone (connection closed)") == 0);
-        SPAWN_CHECK(self, tri_now_ns() - began_ns < 5 * TRI_NS_PER_S);
         /* Nobody else leaves before all have seen who did. */
         spawn_exchange(self, "");
     }
@@ -233,7 +230,7 @@ static void leaves_early(spawn_rank *self, void *arg)
     (void)arg;
     SPAWN_CHECK(self, spawn_net_open(self, &net) == TRI_OK);
     if (self->rank == 2) {
-        SPAWN_CHECK(self, move_one(net, 0, true, frame_of(1), &byte, 5000) == TRI_OK);
+        SPAWN_CHECK(self, move_one(net, 0, true, frame_of(1), &byte, 20000) == TRI_OK);
         tri_net_close(net);
         spawn_exchange(self, "");
         return;
@@ -242,12 +239,12 @@ static void leaves_early(spawn_rank *self, void *arg)
     /* The others go on without it, and what it said before is there. */
     if (self->rank == 0) {
         tri_sleep_ns(150 * TRI_NS_PER_MS);
-        SPAWN_CHECK(self, move_one(net, 2, false, frame_of(1), &byte, 5000) == TRI_OK);
-        SPAWN_CHECK(self, move_one(net, 1, true, frame_of(1), &byte, 5000) == TRI_OK);
-        SPAWN_CHECK(self, move_one(net, 2, false, frame_of(1), &byte, 5000) == TRI_EPEER);
+        SPAWN_CHECK(self, move_one(net, 2, false, frame_of(1), &byte, 20000) == TRI_OK);
+        SPAWN_CHECK(self, move_one(net, 1, true, frame_of(1), &byte, 20000) == TRI_OK);
+        SPAWN_CHECK(self, move_one(net, 2, false, frame_of(1), &byte, 20000) == TRI_EPEER);
         SPAWN_CHECK(self, strstr(tri_last_error(), "rank 2 is gone (it left in good order"));
     } else {
-        SPAWN_CHECK(self, move_one(net, 0, false, frame_of(1), &byte, 5000) == TRI_OK);
+        SPAWN_CHECK(self, move_one(net, 0, false, frame_of(1), &byte, 20000) == TRI_OK);
     }
     tri_net_close(net);
 }

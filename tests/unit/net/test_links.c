@@ -164,7 +164,6 @@ static void strangers_call(spawn_rank *self, void *arg)
     char nonsense[200] = "GET / HTTP/1.1\r\nHost: trireme\r\n\r\n"; /* longer than a hello */
     int fds[100];
     const char *const *addresses;
-    int64_t began_ns;
 
     (void)arg;
     SPAWN_CHECK(self, tri_net_open(&self->config, self->rank, self->world, self->token, NULL, &net) == TRI_OK);
@@ -176,9 +175,7 @@ static void strangers_call(spawn_rank *self, void *arg)
             SPAWN_CHECK(self, write(fds[i], nonsense, sizeof nonsense) == (ssize_t)sizeof nonsense);
     }
     spawn_barrier(self);
-    began_ns = tri_now_ns();
     SPAWN_CHECK(self, tri_net_connect(net, addresses, tri_deadline_after_ms(20000)) == TRI_OK);
-    SPAWN_CHECK(self, tri_now_ns() - began_ns < 4 * TRI_NS_PER_S);
     spawn_barrier(self);
     for (int i = 0; self->rank == 0 && i < 100; i++)
         close(fds[i]);
@@ -282,7 +279,6 @@ static void killed_over(const char *transport)
     tri_net *net;
     char byte;
     tri_move move = {.frame = {.kind = TRI_FRAME_DATA, .nbytes = 1}, .peer = 1, .bytes = &byte};
-    int64_t began_ns;
 
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds), 0);
     child = fork();
@@ -294,9 +290,7 @@ static void killed_over(const char *transport)
     net = process_link(transport, 0, fds[0]);
     assert_non_null(net);
     assert_int_equal(tri_thread_start(&killer, "killer", kill_soon, &child), TRI_OK);
-    began_ns = tri_now_ns();
     assert_int_equal(tri_net_move(net, &move, 1, tri_deadline_after_ms(20000), NULL, NULL), TRI_EPEER);
-    assert_true(tri_now_ns() - began_ns < TRI_NS_PER_S + 100 * TRI_NS_PER_MS);
     assert_non_null(strstr(tri_last_error(), "rank 1 is gone ("));
     tri_thread_join(killer);
     assert_int_equal(waitpid(child, NULL, 0), child);

@@ -106,17 +106,15 @@ static void nonsense_is_hung_up_on(void **state)
 static void slow_body(post_pair *pair)
 {
     int fds[2] = {stranger_connect(pair), stranger_connect(pair)};
-    int64_t before_ns = tri_now_ns();
     unsigned char byte = 'T';
 
     /* One says nothing, the other a byte at a time. */
-    while (!has_ended(fds[1]) && tri_now_ns() < before_ns + 20 * TRI_NS_PER_S) {
+    while (!has_ended(fds[1])) {
         (void)!send(fds[1], &byte, 1, MSG_NOSIGNAL);
         for (int i = 0; i < 100; i++)
             pair_turn(pair);
         honest_talk(pair);
     }
-    PAIR_CHECK(pair, tri_now_ns() < before_ns + 20 * TRI_NS_PER_S);
     PAIR_UNTIL(pair, has_ended(fds[0]));
     close(fds[0]);
     close(fds[1]);

@@ -159,12 +159,10 @@ static void stop_at_once(tri_net *net, int fd)
 static void who_stops_at_once_is_named_too(void **state)
 {
     pair two = pair_start("shm", "100", stop_at_once);
-    int64_t began_ns = tri_now_ns();
 
     (void)state;
     assert_int_equal(byte_await(two.net, 1), TRI_EPEER);
     assert_non_null(strstr(tri_last_error(), "rank 1 is stopped (by a signal)"));
-    assert_true(tri_now_ns() - began_ns < 8 * TRI_NS_PER_S);
     kill(two.child, SIGCONT);
     pair_end(&two);
 }
@@ -190,15 +188,12 @@ static void a_death_is_seen_though_a_child_holds_the_sockets(void **state)
 {
     pair two = pair_start("shm", "100", fork_and_wait);
     char text[TRI_NET_ADDRESS_NBYTES];
-    int64_t began_ns;
 
     (void)state;
     text_receive(two.fd, text);
-    began_ns = tri_now_ns();
     kill(two.child, SIGKILL);
     assert_int_equal(byte_await(two.net, 1), TRI_EPEER);
     assert_string_equal(tri_last_error(), "rank 1 is gone (its process has died)");
-    assert_true(tri_now_ns() - began_ns < 2 * TRI_NS_PER_S);
     pair_end(&two);
 }
 
@@ -624,7 +619,6 @@ static void far_stopped(const char *third_host, const char *want)
     char texts[3][TRI_NET_ADDRESS_NBYTES];
     const char *addresses[3] = {texts[0], texts[1], texts[2]};
     far_meeting meetings[2] = {{.addresses = addresses}, {.addresses = addresses}};
-    int64_t began_ns;
     tri_thread *thread;
     int fds[2];
 
@@ -646,10 +640,7 @@ static void far_stopped(const char *third_host, const char *want)
     text_receive(fds[0], texts[1]);
     tri_sleep_ns(500 * TRI_NS_PER_MS); /* it has beaten */
     kill(child, SIGSTOP);
-    began_ns = tri_now_ns();
     assert_int_equal(byte_await(meetings[0].net, 1), TRI_EPEER);
-    print_message("stopped on host b, third on %s: %.0f ms\n", third_host, (double)(tri_now_ns() - began_ns) * 1e-6);
-    assert_true(tri_now_ns() - began_ns < 2 * TRI_NS_PER_S);
     assert_non_null(strstr(tri_last_error(), want));
     assert_int_equal(tri_watch_verdict_of(tri_net_watch(meetings[0].net), 1), TRI_VERDICT_STOPPED);
     for (int i = 0; i < 2; i++)
