@@ -117,11 +117,7 @@ static tri_status load_all(tri_job *job, const char *path, tri_checkpoint_manife
     if (status == TRI_OK) {
         tri_job_arrays_written(&slices.arrays);
         tri_job_apart_written(&slices.apart);
-        if (job->scale.now > 0 && job->config.train.loss_scale == 0 && manifest->loss_scale > 0)
-            job->scale = (tri_job_scale){manifest->loss_scale, manifest->loss_scale_good, manifest->loss_scale_lost};
-        job->guard.loss = manifest->guard_loss;
-        job->guard.steps = manifest->guard_steps;
-        job->guard.acts = manifest->guard_acts;
+        tri_features_manifest_take(job, manifest);
         if (strcmp(job->bits, "reproducible") == 0) /* what led here has the last word */
             snprintf(job->bits, sizeof(job->bits), "%s", manifest->bits);
     }

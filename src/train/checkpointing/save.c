@@ -24,6 +24,8 @@
 #include "train/core/servers.h"
 #include "train/core/step.h"
 #include "train/features/observers.h"
+#include "train/features/sample_audit.h"
+#include "train/features/verify.h"
 
 #define COST_FACTOR  20 /* an epoch's end waits for no save that takes more of the training than 1 in so many */
 #define FAILED_NS    (3 * TRI_NS_PER_S) /* what a save that failed counts as, at least */
@@ -31,7 +33,7 @@
 #define LOOK_MAX     1000               /* steps between them */
 #define WORD_LOOK_AT 16 /* bits of what rank 0 tells: levels that are due, then steps to the next look */
 
-struct tri_job_saver {
+typedef struct saver_state {
     tri_checkpoint_levels levels;
     int64_t last_ns[TRI_CHECKPOINT_MAX_LEVELS]; /* when each was begun */
     int64_t due;                                /* bits: levels that are due after this step */
@@ -44,7 +46,13 @@ struct tri_job_saver {
     save_work work; /* of the thread */
     int64_t saved, failed, whole_step;
     int64_t level_step[TRI_CHECKPOINT_MAX_LEVELS]; /* of the newest save of each level, or under way; -1: none */
-};
+} saver_state;
+
+/* NULL: nothing is trained. */
+static saver_state *saver_of(const tri_job *job)
+{
+    return job->states[TRI_FEATURE_SAVER];
+}
 
 static save_work *work_make(tri_job *job)
 {
@@ -57,15 +65,10 @@ static save_work *work_make(tri_job *job)
                             .manifest = {.step = job->step,
                                          .config_hash = job->config_hash,
                                          .data_count = job->data.count,
-                                         .data_digest = job->data.digest,
-                                         .loss_scale = job->scale.now,
-                                         .loss_scale_good = job->scale.good,
-                                         .loss_scale_lost = job->scale.lost,
-                                         .guard_loss = job->guard.loss,
-                                         .guard_steps = job->guard.steps,
-                                         .guard_acts = job->guard.acts}};
+                                         .data_digest = job->data.digest}};
     if (!work)
         return NULL;
+    tri_features_manifest_put(job, &work->manifest);
     memcpy(work->manifest.bits, job->bits, sizeof(job->bits));
     memcpy(work->manifest.data_shape, job->data.shape, sizeof(job->data.shape));
     snprintf(work->manifest.kernels, sizeof(work->manifest.kernels), "%s", tri_kernel_arithmetic());
@@ -74,10 +77,10 @@ static save_work *work_make(tri_job *job)
 
 static tri_status form(tri_job *job)
 {
-    tri_job_saver *saver = tri_alloc_zero(1, sizeof(*saver));
+    saver_state *saver = tri_alloc_zero(1, sizeof(*saver));
     if (!saver)
         return TRI_ENOMEM;
-    job->saver = saver;
+    job->states[TRI_FEATURE_SAVER] = saver;
     saver->whole_step = job->saved_step;
     saver->opened_ns = tri_now_ns();
     saver->opened_step = saver->look_step = job->step;
@@ -114,7 +117,7 @@ static tri_status form(tri_job *job)
 
 static void target_tell(tri_job *job, const save_work *work, const save_target *target)
 {
-    tri_job_saver *saver = job->saver;
+    saver_state *saver = saver_of(job);
     bool good = target->status == TRI_OK;
     saver->saved += good;
     saver->failed += !good;
@@ -157,7 +160,7 @@ static void work_end(tri_job *job, save_work *work)
             tri_log(TRI_LOG_WARN, "this rank's part of the checkpoint of step %" PRId64 " is not saved: %s",
                     work->manifest.step, target->message);
         if (target->status != TRI_OK && target->level >= 0)
-            job->saver->level_step[target->level] = -1;
+            saver_of(job)->level_step[target->level] = -1;
         if (target->status != TRI_OK && target->level == 0 && job->saved_step == work->manifest.step)
             job->saved_step = -1; /* which goes on to who joins */
     }
@@ -167,7 +170,7 @@ static void work_end(tri_job *job, save_work *work)
 /* Waits for the save under way. */
 static void previous_end(tri_job *job)
 {
-    tri_job_saver *saver = job->saver;
+    saver_state *saver = saver_of(job);
     if (!saver->thread)
         return;
     tri_thread_join(saver->thread);
@@ -179,20 +182,20 @@ static void previous_end(tri_job *job)
 
 void tri_job_save_wait(tri_job *job)
 {
-    if (job->saver)
+    if (saver_of(job))
         previous_end(job);
 }
 
 static void saver_close(tri_job *job)
 {
-    tri_job_saver *saver = job->saver;
+    saver_state *saver = saver_of(job);
     if (!saver)
         return;
     atomic_store(&saver->given_up, true);
     previous_end(job);
     tri_free(saver->copy);
     tri_free(saver);
-    job->saver = NULL;
+    job->states[TRI_FEATURE_SAVER] = NULL;
 }
 
 /* --- the ranks agree --- */
@@ -216,7 +219,7 @@ void save_target_begin(const tri_job *job, const save_work *work, save_target *t
                                               .mark = target->mark,
                                               .writers = work->served ? "server" : "rank",
                                               .writers_from = work->served,
-                                              .given_up = &job->saver->given_up,
+                                              .given_up = &saver_of(job)->given_up,
                                               .lost = job->elastic.on && job->comm ? has_lost_any : NULL,
                                               .arg = (void *)(uintptr_t)job};
     tri_status status =
@@ -278,7 +281,7 @@ static tri_status work_begin(tri_job *job, save_work *work, bool *collects)
 
 static void thread_body(void *arg)
 {
-    tri_job_saver *saver = arg;
+    saver_state *saver = arg;
     save_work_run(&saver->work);
     atomic_store(&saver->done, true);
 }
@@ -298,7 +301,7 @@ static tri_status collect(tri_job *job, save_work *work)
 }
 
 /* Beside the training, if it can. */
-static void saver_write(tri_job_saver *saver, save_work *work, bool beside)
+static void saver_write(saver_state *saver, save_work *work, bool beside)
 {
     atomic_store(&saver->done, false);
     if (beside && tri_thread_start(&saver->thread, "save", thread_body, saver) == TRI_OK)
@@ -311,7 +314,7 @@ static void saver_write(tri_job_saver *saver, save_work *work, bool beside)
 /* The weights are the run's. lasting: all is done when it returns. */
 static tri_status write_met(tri_job *job, save_work *work, bool lasting)
 {
-    tri_job_saver *saver = job->saver;
+    saver_state *saver = saver_of(job);
     bool collects = false;
     TRI_TRY(work_begin(job, work, &collects));
     if (collects)
@@ -327,7 +330,7 @@ static tri_status write_met(tri_job *job, save_work *work, bool lasting)
  * evaluated: it writes that itself. */
 static tri_status write_served(tri_job *job, save_work *work, bool lasting, bool *served)
 {
-    tri_job_saver *saver = job->saver;
+    saver_state *saver = saver_of(job);
     if (!job->servers.client || tri_job_follows(job) || work != &saver->work || !job->run_folder)
         return TRI_OK;
     if (lasting) /* then servers have all pushes of this worker, and at the end of all */
@@ -360,7 +363,7 @@ static tri_status write_all(tri_job *job, save_work *work, bool lasting)
 
 static tri_status level_target(const tri_job *job, int i, save_target *target)
 {
-    const tri_checkpoint_level *level = &job->saver->levels.items[i];
+    const tri_checkpoint_level *level = &saver_of(job)->levels.items[i];
     *target = (save_target){.level = i, .keep = level->keep, .keep_every = level->keep_every};
     if (!job->run_folder)
         return TRI_OK;
@@ -375,7 +378,7 @@ static tri_status level_target(const tri_job *job, int i, save_target *target)
 /* The levels whose bits are set. */
 static tri_status save_levels(tri_job *job, int64_t wanted, bool lasting)
 {
-    tri_job_saver *saver = job->saver;
+    saver_state *saver = saver_of(job);
     save_work *work = &saver->work, *made = work_make(job);
     if (!made)
         return TRI_ENOMEM;
@@ -390,10 +393,8 @@ static tri_status save_levels(tri_job *job, int64_t wanted, bool lasting)
         }
     job->saved_step = job->step;
     /* A run that goes on from here has the lines and the entries so far. */
-    if (job->metrics && tri_metrics_flush(job->metrics) != TRI_OK)
-        tri_log(TRI_LOG_WARN, "metrics.jsonl is not complete: %s", tri_last_error());
-    tri_ledger_flush(job->used.ledger);
-    if (job->used.ledger && job->rank == 0)
+    tri_features_files_flush(job);
+    if (job->rank == 0 && tri_job_ledger_is_kept(job))
         snprintf(work->ledger, sizeof(work->ledger), "%s/ledger", job->run_folder);
     tri_status status = write_all(job, work, lasting);
     if (saver->thread)
@@ -412,14 +413,14 @@ static tri_status save_levels(tri_job *job, int64_t wanted, bool lasting)
 
 static bool epoch_ends(const tri_job *job)
 {
-    int64_t every = job->saver->levels.every_epochs;
+    int64_t every = saver_of(job)->levels.every_epochs;
     return every > 0 && tri_job_is_due(job, every * job->steps_per_epoch);
 }
 
 /* Whether something may be due now; the same on all ranks. */
 static bool looks(const tri_job *job)
 {
-    const tri_job_saver *saver = job->saver;
+    const saver_state *saver = saver_of(job);
     bool is = epoch_ends(job);
     for (int i = 0; i < saver->levels.count; i++) {
         const tri_checkpoint_level *level = &saver->levels.items[i];
@@ -431,7 +432,7 @@ static bool looks(const tri_job *job)
 /* By this rank's clock. */
 static bool level_is_due(const tri_job *job, int i, int64_t now_ns)
 {
-    const tri_job_saver *saver = job->saver;
+    const saver_state *saver = saver_of(job);
     const tri_checkpoint_level *level = &saver->levels.items[i];
     const int64_t since_ns = now_ns - saver->last_ns[i];
     bool by_time = level->every_s > 0 && (double)since_ns / 1e9 >= level->every_s;
@@ -442,7 +443,7 @@ static bool level_is_due(const tri_job *job, int i, int64_t now_ns)
 /* How many steps take about LOOK_NS. */
 static int64_t look_steps(const tri_job *job, int64_t now_ns)
 {
-    const tri_job_saver *saver = job->saver;
+    const saver_state *saver = saver_of(job);
     int64_t made = job->step - saver->opened_step, spent_ns = now_ns - saver->opened_ns;
     int64_t steps = made > 0 && spent_ns > 0 ? (int64_t)((double)LOOK_NS * (double)made / (double)spent_ns) : 1;
     return steps < 1 ? 1 : steps < LOOK_MAX ? steps : LOOK_MAX;
@@ -450,7 +451,7 @@ static int64_t look_steps(const tri_job *job, int64_t now_ns)
 
 static tri_status look(tri_job *job)
 {
-    tri_job_saver *saver = job->saver;
+    saver_state *saver = saver_of(job);
     if (saver->thread && atomic_load(&saver->done))
         previous_end(job);
     saver->due = 0;
@@ -460,7 +461,7 @@ static tri_status look(tri_job *job)
     int64_t word = look_steps(job, now_ns) << WORD_LOOK_AT;
     for (int i = 0; job->run_folder && job->saved_step != job->step && i < saver->levels.count; i++)
         word |= (int64_t)level_is_due(job, i, now_ns) << i;
-    bool all_meet = job->verify.every > 0 || job->elastic.on; /* beside a save that rank 0 writes alone */
+    bool all_meet = tri_job_replicas_are_compared(job) || job->elastic.on; /* beside a save that rank 0 writes alone */
     if (tri_checkpoint_levels_repeat(&saver->levels))
         TRI_TRY(all_meet ? tri_job_first_tells(job, &word) : tri_job_first_decides(job, &word));
     saver->due = word & ((1 << WORD_LOOK_AT) - 1);
@@ -470,19 +471,19 @@ static tri_status look(tri_job *job)
 
 bool tri_job_save_is_due(const tri_job *job)
 {
-    return job->saver->due != 0;
+    return saver_of(job)->due != 0;
 }
 
 static tri_status save_due(tri_job *job)
 {
     if (job->rank != 0 && !tri_job_saves_together(job))
         return TRI_OK;
-    return save_levels(job, job->saver->due, job->step == job->steps);
+    return save_levels(job, saver_of(job)->due, job->step == job->steps);
 }
 
 tri_status tri_job_save(tri_job *job)
 {
-    tri_job_saver *saver = job->saver;
+    saver_state *saver = saver_of(job);
     previous_end(job);
     int64_t wanted = 0;
     for (int i = 0; job->run_folder && i < saver->levels.count; i++)
@@ -512,15 +513,10 @@ tri_status tri_job_save_to(tri_job *job, const char *folder, int64_t keep, bool 
 
 static void part(tri_job *job)
 {
-    if (job->saver && job->elastic.on) /* what is being saved may be given up */
+    if (saver_of(job) && job->elastic.on) /* what is being saved may be given up */
         job->saved_step = -1;
     saver_close(job);
 }
 
-const tri_feature tri_feature_saver = {.name = "saver",
-                                       .form = form,
-                                       .look = look,
-                                       .is_due = tri_job_save_is_due,
-                                       .run = save_due,
-                                       .part = part,
-                                       .close = saver_close};
+const tri_feature tri_feature_saver = {
+    .form = form, .look = look, .is_due = tri_job_save_is_due, .run = save_due, .part = part, .close = saver_close};

@@ -242,7 +242,6 @@ tri_status tri_job_configure(tri_job *job, const tri_job_setup *setup)
     TRI_TRY(tri_config_check(&job->config, job->world));
     TRI_TRY(tri_job_isa_settle(job, setup->resume));
     TRI_TRY(tri_checkpoint_levels_settle(&job->config.checkpoint));
-    TRI_TRY(tri_job_weak_open(job));
     TRI_TRY(tri_job_servers_find(job, setup->servers));
     TRI_TRY(tri_job_model_find(job, setup));
     TRI_TRY(tri_job_tokenizer_find(job, setup));

@@ -25,7 +25,7 @@ static void wishes_put(tri_job *job, tri_control *own)
 {
     tri_job_elastic *elastic = &job->elastic;
     int number = tri_stop_signal();
-    elastic->wished = elastic->on && ((number && number != SIGINT) || job->stragglers.leaves);
+    elastic->wished = elastic->on && ((number && number != SIGINT) || elastic->leave_reason);
     if (elastic->wished)
         own->leaves = 1;
     else {

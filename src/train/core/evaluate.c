@@ -144,4 +144,4 @@ static bool is_due(const tri_job *job)
                                                            : train->eval_every * job->steps_per_epoch);
 }
 
-const tri_feature tri_feature_evaluation = {.name = "evaluation", .is_due = is_due, .run = tri_job_evaluate_and_tell};
+const tri_feature tri_feature_evaluation = {.is_due = is_due, .run = tri_job_evaluate_and_tell};

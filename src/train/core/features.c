@@ -1,23 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * features.c: the table of features, and what walks it.
- *
- * The order counts: the loss scale judges a step before the guards do; weights are verified before others see them, a
- * checkpoint is written after the evaluation of its step; at the end, backwards, a save that is told in metrics.jsonl
- * ends before that is closed, and its lines are read by the file of TensorBoard before that is.
  */
 #include "train/core/features.h"
+#include "base/memory.h"
 #include "train/checkpointing/local_sgd.h"
 
 static const tri_feature *const features[] = {
-    &tri_feature_chaos,     &tri_feature_loss_scale, &tri_feature_guards,     &tri_feature_mirrors,
-    &tri_feature_replicas,  &tri_feature_evaluation, &tri_feature_samples,    &tri_feature_tensorboard,
-    &tri_feature_metrics,   &tri_feature_ledger,     &tri_feature_live,       &tri_feature_trace,
-    &tri_feature_requests,  &tri_feature_watch,      &tri_feature_console,    &tri_feature_best,
-    &tri_feature_saver,     &tri_feature_peak,       &tri_feature_assignment, &tri_feature_ps_restore,
-    &tri_feature_local_sgd,
+#define ROW(name, NAME) &tri_feature_##name,
+    TRI_FEATURE_LIST(ROW)
+#undef ROW
 };
-enum { FEATURES = TRI_COUNT_OF(features) };
+enum { FEATURES = TRI_FEATURE_COUNT };
 
 /* Calls `slot` of all rows that have it, until one fails. */
 #define EACH_TRY(slot, ...)                                                                                            \
@@ -30,6 +24,33 @@ enum { FEATURES = TRI_COUNT_OF(features) };
     for (int i = 0; i < FEATURES; i++)                                                                                 \
         if (features[i]->slot)                                                                                         \
     features[i]->slot(__VA_ARGS__)
+
+/* The same in the reverse order of the rows. */
+#define EACH_BACK(slot, ...)                                                                                           \
+    for (int i = FEATURES - 1; i >= 0; i--)                                                                            \
+        if (features[i]->slot)                                                                                         \
+    features[i]->slot(__VA_ARGS__)
+
+/* Of a state in the block of all. */
+static size_t state_room(const tri_feature *feature)
+{
+    return (feature->state_nbytes + 15) / 16 * 16;
+}
+
+tri_status tri_features_create(tri_job *job)
+{
+    size_t nbytes = (FEATURES + 1) / 2 * 16;
+    for (int i = 0; i < FEATURES; i++)
+        nbytes += state_room(features[i]);
+    job->states = tri_alloc_zero(1, nbytes);
+    if (!job->states)
+        return TRI_ENOMEM;
+    char *at = (char *)job->states + (FEATURES + 1) / 2 * 16;
+    for (int i = 0; i < FEATURES; at += state_room(features[i++]))
+        if (features[i]->state_nbytes)
+            job->states[i] = at;
+    return TRI_OK;
+}
 
 tri_status tri_features_configure(tri_job *job)
 {
@@ -124,9 +145,9 @@ void tri_features_batch_wait(const tri_job *job, bool begins)
     EACH(batch_wait, job, begins);
 }
 
-void tri_features_batch_taken(tri_job *job, double waited_s, double prepared_s)
+void tri_features_batch_taken(tri_job *job, const tri_loader_batch *batch)
 {
-    EACH(batch_taken, job, waited_s, prepared_s);
+    EACH(batch_taken, job, batch);
 }
 
 void tri_features_evaluated_batch(tri_job *job, const tri_batch *batch)
@@ -159,6 +180,61 @@ tri_status tri_features_rollback_set(tri_job *job, int64_t step)
 {
     EACH_TRY(rollback_set, job, step);
     return TRI_OK;
+}
+
+tri_status tri_features_rollback(tri_job *job)
+{
+    EACH_TRY(rollback, job);
+    return TRI_OK;
+}
+
+void tri_features_manifest_put(const tri_job *job, tri_checkpoint_manifest *manifest)
+{
+    EACH(manifest_put, job, manifest);
+}
+
+void tri_features_manifest_take(tri_job *job, const tri_checkpoint_manifest *manifest)
+{
+    EACH(manifest_take, job, manifest);
+}
+
+tri_status tri_features_files_open(tri_job *job)
+{
+    EACH_TRY(files_open, job);
+    return TRI_OK;
+}
+
+tri_status tri_features_files_follow(tri_job *job)
+{
+    EACH_TRY(files_follow, job);
+    return TRI_OK;
+}
+
+tri_status tri_features_files_lead(tri_job *job)
+{
+    EACH_TRY(files_lead, job);
+    return TRI_OK;
+}
+
+void tri_features_files_yield(tri_job *job)
+{
+    EACH_BACK(files_yield, job);
+}
+
+void tri_features_files_lost(tri_job *job)
+{
+    EACH_BACK(files_lost, job);
+}
+
+tri_status tri_features_files_rewind(tri_job *job, int64_t step)
+{
+    EACH_TRY(files_rewind, job, step);
+    return TRI_OK;
+}
+
+void tri_features_files_flush(tri_job *job)
+{
+    EACH(files_flush, job);
 }
 
 tri_status tri_features_evaluated(tri_job *job)
@@ -252,21 +328,21 @@ tri_status tri_features_step_end(tri_job *job)
 
 void tri_features_part(tri_job *job)
 {
-    for (int i = FEATURES - 1; i >= 0; i--)
-        if (features[i]->part)
-            features[i]->part(job);
+    if (job->states)
+        EACH_BACK(part, job);
 }
 
 void tri_features_close(tri_job *job)
 {
-    for (int i = FEATURES - 1; i >= 0; i--)
-        if (features[i]->close)
-            features[i]->close(job);
+    if (job->states)
+        EACH_BACK(close, job);
 }
 
 void tri_features_free(tri_job *job)
 {
-    for (int i = FEATURES - 1; i >= 0; i--)
-        if (features[i]->free)
-            features[i]->free(job);
+    if (!job->states)
+        return;
+    EACH_BACK(free, job);
+    tri_free(job->states);
+    job->states = NULL;
 }

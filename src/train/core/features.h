@@ -1,19 +1,57 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * features.h: what a run does besides the plain step, one row of a table each (features.c). The core walks the rows. It
- * knows two by name: build.c opens fault injection, form.c the ledger.
+ * features.h: what a run does besides the plain step, one row of a table each (features.c). The core walks the rows and
+ * knows none of them by name.
  *
- * A row does nothing where the configuration does not ask for it. Guards, replicas, mirrors and local SGD change or
- * restore weights and optimizer state, in the slots that say so; the other rows only read them. No row draws random
- * numbers of the training. Collective slots are called on all ranks, in the order of the rows.
+ * A row does nothing where the configuration does not ask for it. Its state is its own: job->states[TRI_FEATURE_...],
+ * which no other row reads; what others need of it is a function of a header of its own. Guards, replicas, mirrors and
+ * local SGD change or restore weights and optimizer state, in the slots that say so; the other rows only read them. No
+ * row draws random numbers of the training. Collective slots are called on all ranks, in the order of the rows.
  */
 #ifndef TRI_TRAIN_FEATURES_H
 #define TRI_TRAIN_FEATURES_H
 
+#include "checkpoint/manifest.h"
 #include "train/core/job.h"
 
+/* The order counts. The loss scale judges a step before the guards do; weights are verified before others see them; a
+ * checkpoint is written after the evaluation of its step. In the reverse order, at the end: a save that is told in
+ * metrics.jsonl ends before that is closed, and TensorBoard's file is closed after it has read the last lines. */
+#define TRI_FEATURE_LIST(X)                                                                                            \
+    X(chaos, CHAOS)                                                                                                    \
+    X(loss_scale, LOSS_SCALE)                                                                                          \
+    X(guards, GUARDS)                                                                                                  \
+    X(mirrors, MIRRORS)                                                                                                \
+    X(replicas, REPLICAS)                                                                                              \
+    X(evaluation, EVALUATION)                                                                                          \
+    X(samples, SAMPLES)                                                                                                \
+    X(tensorboard, TENSORBOARD)                                                                                        \
+    X(metrics, METRICS)                                                                                                \
+    X(ledger, LEDGER)                                                                                                  \
+    X(live, LIVE)                                                                                                      \
+    X(trace, TRACE)                                                                                                    \
+    X(requests, REQUESTS)                                                                                              \
+    X(watch, WATCH)                                                                                                    \
+    X(stragglers, STRAGGLERS)                                                                                          \
+    X(console, CONSOLE)                                                                                                \
+    X(best, BEST)                                                                                                      \
+    X(saver, SAVER)                                                                                                    \
+    X(peak, PEAK)                                                                                                      \
+    X(assignment, ASSIGNMENT)                                                                                          \
+    X(ps_restore, PS_RESTORE)                                                                                          \
+    X(local_sgd, LOCAL_SGD)
+
+enum {
+#define TRI_FEATURE_ENUM(name, NAME) TRI_FEATURE_##NAME,
+    TRI_FEATURE_LIST(TRI_FEATURE_ENUM)
+#undef TRI_FEATURE_ENUM
+        TRI_FEATURE_COUNT
+};
+
 typedef struct tri_feature {
-    const char *name;
+    /* The job has a state of this size, of zeros at first, until it is closed; 0: the row makes it where the run asks
+     * for it (NULL: it does not), or has none. */
+    size_t state_nbytes;
     /* The configuration is read, and not yet checked. */
     tri_status (*configure)(tri_job *job);
     /* The weights are those that the run begins with, in memory that lasts as long as the job. */
@@ -55,7 +93,7 @@ typedef struct tri_feature {
     /* A part of the step is over; the step waits for its batch, and has it. */
     void (*span)(const tri_job *job, const char *what, int64_t start_ns, int64_t end_ns);
     void (*batch_wait)(const tri_job *job, bool begins);
-    void (*batch_taken)(tri_job *job, double waited_s, double prepared_s);
+    void (*batch_taken)(tri_job *job, const tri_loader_batch *batch);
     /* One batch of an evaluation went forward; the evaluation is done, and told (collective). */
     void (*evaluated_batch)(tri_job *job, const tri_batch *batch);
     tri_status (*evaluated)(tri_job *job);
@@ -68,6 +106,23 @@ typedef struct tri_feature {
      * back, the weights and the state here are what they go back to after `step`. Collective. */
     tri_status (*spread)(tri_job *job);
     tri_status (*rollback_set)(tri_job *job, int64_t step);
+    /* A guard takes the run back to that. */
+    tri_status (*rollback)(tri_job *job);
+    /* What a checkpoint keeps of its scalar state; a checkpoint of this run, or the one that it begins with, is read
+     * (rank 0). */
+    void (*manifest_put)(const tri_job *job, tri_checkpoint_manifest *manifest);
+    void (*manifest_take)(tri_job *job, const tri_checkpoint_manifest *manifest);
+    /* Files of the run that rank 0 writes, and whoever becomes rank 0 after it. open: this is rank 0, from now on.
+     * follow: it may become it, and keeps the latest lines. lead: it writes from job->step on. yield: it writes what it
+     * has, and no more then. lost: others write already. rewind: the run goes back to `step`. flush: a checkpoint is
+     * written next. yield and lost are called in the reverse order of the rows. */
+    tri_status (*files_open)(tri_job *job);
+    tri_status (*files_follow)(tri_job *job);
+    tri_status (*files_lead)(tri_job *job);
+    void (*files_yield)(tri_job *job);
+    void (*files_lost)(tri_job *job);
+    tri_status (*files_rewind)(tri_job *job, int64_t step);
+    void (*files_flush)(tri_job *job);
     /* Before it is asked what is due; collective. */
     tri_status (*look)(tri_job *job);
     /* Due after this step; the same on all ranks. Then `run`, collective, with the weights of all ranks the same. */
@@ -84,11 +139,12 @@ typedef struct tri_feature {
     void (*free)(tri_job *job);
 } tri_feature;
 
-extern const tri_feature tri_feature_metrics, tri_feature_ledger, tri_feature_mirrors, tri_feature_replicas,
-    tri_feature_evaluation, tri_feature_samples, tri_feature_tensorboard, tri_feature_live, tri_feature_trace,
-    tri_feature_requests, tri_feature_watch, tri_feature_console, tri_feature_best, tri_feature_saver, tri_feature_peak,
-    tri_feature_chaos, tri_feature_loss_scale, tri_feature_guards, tri_feature_assignment, tri_feature_ps_restore,
-    tri_feature_local_sgd;
+#define TRI_FEATURE_EXTERN(name, NAME) extern const tri_feature tri_feature_##name;
+TRI_FEATURE_LIST(TRI_FEATURE_EXTERN)
+#undef TRI_FEATURE_EXTERN
+
+/* The states, of zeros; tri_features_free() frees them. Part, close and free do nothing without them. */
+tri_status tri_features_create(tri_job *job);
 
 tri_status tri_features_configure(tri_job *job);
 tri_status tri_features_open(tri_job *job);
@@ -110,7 +166,7 @@ void tri_features_moved(tri_job *job);
 tri_status tri_features_before_move(tri_job *job);
 void tri_features_span(const tri_job *job, const char *what, int64_t start_ns, int64_t end_ns);
 void tri_features_batch_wait(const tri_job *job, bool begins);
-void tri_features_batch_taken(tri_job *job, double waited_s, double prepared_s);
+void tri_features_batch_taken(tri_job *job, const tri_loader_batch *batch);
 void tri_features_evaluated_batch(tri_job *job, const tri_batch *batch);
 tri_status tri_features_evaluated(tri_job *job);
 void tri_features_event(tri_job *job, const char *event, const char *text);
@@ -118,6 +174,16 @@ void tri_features_rest_put(const tri_job *job, tri_job_rest *rest);
 void tri_features_rest_take(tri_job *job, const tri_job_rest *rest);
 tri_status tri_features_spread(tri_job *job);
 tri_status tri_features_rollback_set(tri_job *job, int64_t step);
+tri_status tri_features_rollback(tri_job *job);
+void tri_features_manifest_put(const tri_job *job, tri_checkpoint_manifest *manifest);
+void tri_features_manifest_take(tri_job *job, const tri_checkpoint_manifest *manifest);
+tri_status tri_features_files_open(tri_job *job);
+tri_status tri_features_files_follow(tri_job *job);
+tri_status tri_features_files_lead(tri_job *job);
+void tri_features_files_yield(tri_job *job);
+void tri_features_files_lost(tri_job *job);
+tri_status tri_features_files_rewind(tri_job *job, int64_t step);
+void tri_features_files_flush(tri_job *job);
 tri_status tri_features_step_made(tri_job *job);
 tri_status tri_features_step_missed(tri_job *job);
 /* Runs what is due after the step; collective. */

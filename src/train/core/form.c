@@ -23,7 +23,6 @@
 #include "train/core/regression.h"
 #include "train/core/servers.h"
 #include "train/core/step.h"
-#include "train/features/sample_audit.h"
 
 /* How the graphs find what is on its way or elsewhere. */
 static void hooks_set(tri_job *job)
@@ -53,7 +52,7 @@ tri_status tri_job_form_moves(tri_job *job)
     }
     /* Clipping, the loss scale, guards that skip and ties need all sums at once; pieces of the batch write all
      * gradients before any is ready. */
-    bool skips = job->scale.now > 0 || tri_guard_skips(&job->config);
+    bool skips = job->config.train.precision == TRI_PRECISION_F16 || tri_guard_skips(&job->config);
     job->ahead = job->sync->ahead && job->config.optim.clip_norm == 0 && !skips && job->params->tie_count == 0 &&
                  job->graph && job->waves.shards == job->shard_count;
     tri_job_waves_plan(job);
@@ -304,14 +303,6 @@ tri_status tri_job_check_equal(tri_job *job)
     return status;
 }
 
-/* The first line of metrics.jsonl: by what the run is found elsewhere. */
-static tri_status write_head(tri_job *job)
-{
-    char span[TRI_SPAN_ID_NBYTES];
-    tri_span_id_make(job->trace_id, -1, 0, -1, span);
-    return tri_metrics_write_head(job->metrics, job->step, job->trace_id, span);
-}
-
 /* A run in whose folder an earlier one may have left its own. */
 static bool begins(const tri_job *job)
 {
@@ -390,14 +381,7 @@ static tri_status open_run_folder(tri_job *job)
     TRI_TRY_IN(tri_job_config_write(job), "while writing the run folder");
     snprintf(path, sizeof(path), "%s/dataset.yaml", job->run_folder);
     TRI_TRY(tri_dataset_info_save(&job->info, &job->names, path));
-    snprintf(path, sizeof(path), "%s/metrics.jsonl", job->run_folder);
-    if (!job->metrics)
-        TRI_TRY(tri_metrics_open(path, job->step, &job->metrics));
-    TRI_TRY(write_head(job));
-    if (job->used.ledger)
-        return TRI_OK;
-    TRI_TRY(tri_job_used_open(job));
-    return tri_job_used_lead(job);
+    return tri_features_files_open(job);
 }
 
 /* Its config.json, which may state ends of texts, stays with the model. */

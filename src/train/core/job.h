@@ -68,51 +68,6 @@ typedef struct tri_job_batch_sums {
     int64_t spent_ns; /* so far */
 } tri_job_batch_sums;
 
-/* loss_scale.c: with values in f16. */
-typedef struct tri_job_scale {
-    double now;         /* a power of two; 0: there is none */
-    int64_t good, lost; /* steps since it last changed; in a row that were skipped */
-} tri_job_scale;
-
-/* guard.c: train.on_nonfinite, train.on_spike. */
-typedef struct tri_job_guard {
-    tri_guard_act on_nonfinite, on_spike;
-    double loss;       /* mean of the latest steps, */
-    int64_t steps;     /* of so many */
-    int64_t acts;      /* steps of this run that were skipped or rolled back */
-    double first_loss; /* of the first step that had one, 0: none had */
-    bool grown;        /* far beyond it, which is warned of once */
-    /* rollback: what the run was before step copy_step (-1: none yet); arrays as in tri_job_arrays */
-    float *copies[1 + TRI_OPTIM_MAX_STATE];
-    int64_t copy_step, copy_steps;
-    double copy_loss;
-    tri_job_scale copy_scale;
-} tri_job_guard;
-
-/* verify.c: train.verify_every. */
-typedef struct tri_job_verify {
-    int64_t every;                /* steps; 0: nothing is compared */
-    uint64_t *digests;            /* [tiles of the store] */
-    int64_t drops, own, compared; /* of all copies; repairs of what is here; step before which all were alike last */
-    int in_a_row;                 /* of this step */
-} tri_job_verify;
-
-/* stragglers.c: train.on_straggler. Seconds of own work, of each rank where there are several. */
-typedef struct tri_job_stragglers {
-    double *busy;         /* [world]: since it was judged last; NULL: nobody looks */
-    double *sorted;       /* [world] */
-    bool *named;          /* [world]: slow when it was judged last */
-    int64_t judged_steps; /* in busy */
-    bool leaves;          /* this rank is slow, and shall leave */
-} tri_job_stragglers;
-
-/* sample_audit.c: which samples, as the sum of their marks (data.h). */
-typedef struct tri_job_used {
-    uint64_t own, sum;  /* of the step under way: of this rank's shards; of the batch */
-    uint64_t all;       /* of the last step that was made */
-    tri_ledger *ledger; /* rank 0, and whoever may become it; NULL: none is kept */
-} tri_job_used;
-
 /* What rates are compared with. */
 typedef struct tri_job_figures {
     int64_t tokens; /* of a sample; 0: samples are no sequences */
@@ -130,17 +85,13 @@ typedef struct tri_job_memory {
     size_t snapshot;
 } tri_job_memory;
 
-/* What saving needs (save.c). */
-typedef struct tri_job_saver tri_job_saver;
-
 /* What of a state is no array; the same on all ranks (reform_state.c). */
 typedef struct tri_job_rest {
     int64_t step, step_before, first_step, saved_step;
-    tri_job_scale scale;
-    double guard[4];
+    double loss_scale[3], guard[4];
     int32_t guard_acts, drops; /* of the run, whoever has seen them */
     char bits[128];
-    uint64_t used;
+    uint64_t samples; /* sum of their marks, of the last step */
     tri_step_record record;
     double test[4];
 } tri_job_rest;
@@ -152,30 +103,31 @@ typedef struct tri_job_rest {
 /* reform.c: of a job whose ranks come and go. */
 typedef struct tri_job_elastic {
     bool on;
-    bool console;        /* rank 0, whoever it is, has one */
-    bool has_state;      /* weights and optimizer state are those after job->step */
-    bool touched;        /* without one: they are not those of the seed any more */
-    tri_job_rest begin;  /* before the first step */
-    bool owes;           /* ranks apart: the step is made but for the exchange behind it */
-    float *common;       /* ranks apart: what is alike on all, between generations; NULL: nothing is */
-    bool kept;           /* it is there */
-    tri_kept grads;      /* memory of gradients, from generation to generation */
-    int64_t hash;        /* of the weights that this rank has handed on, while a generation forms */
-    bool hashed;         /* it stands there */
-    bool dropped;        /* nobody knows whose state is right: none counts */
-    bool behind;         /* whoever has a state was away so long that a checkpoint is newer */
-    bool ends;           /* after this step: the ranks shall be others; the same on all */
-    bool leaves;         /* then: this one does */
-    bool wished;         /* with this step it said that it wants to, */
-    int leavers;         /* as so many do */
-    char *resume;        /* run folder that the first generation continues, or NULL */
-    bool or_begin;       /* with resume: begins where that run has no checkpoint yet */
-    tri_dataset *data;   /* of training */
-    tri_dataset *test;   /* NULL: not opened yet, or none */
-    tri_held held[2];    /* samples of either, from generation to generation */
-    int64_t number;      /* of the generation */
-    tri_isa isa;         /* the best instruction set that this worker offers */
-    tri_job_rest before; /* the step under way */
+    bool console;             /* rank 0, whoever it is, has one */
+    bool has_state;           /* weights and optimizer state are those after job->step */
+    bool touched;             /* without one: they are not those of the seed any more */
+    tri_job_rest begin;       /* before the first step */
+    bool owes;                /* ranks apart: the step is made but for the exchange behind it */
+    float *common;            /* ranks apart: what is alike on all, between generations; NULL: nothing is */
+    bool kept;                /* it is there */
+    tri_kept grads;           /* memory of gradients, from generation to generation */
+    int64_t hash;             /* of the weights that this rank has handed on, while a generation forms */
+    bool hashed;              /* it stands there */
+    bool dropped;             /* nobody knows whose state is right: none counts */
+    bool behind;              /* whoever has a state was away so long that a checkpoint is newer */
+    bool ends;                /* after this step: the ranks shall be others; the same on all */
+    bool leaves;              /* then: this one does */
+    const char *leave_reason; /* this rank shall leave; NULL: it shall not */
+    bool wished;              /* with this step it said that it wants to, */
+    int leavers;              /* as so many do */
+    char *resume;             /* run folder that the first generation continues, or NULL */
+    bool or_begin;            /* with resume: begins where that run has no checkpoint yet */
+    tri_dataset *data;        /* of training */
+    tri_dataset *test;        /* NULL: not opened yet, or none */
+    tri_held held[2];         /* samples of either, from generation to generation */
+    int64_t number;           /* of the generation */
+    tri_isa isa;              /* the best instruction set that this worker offers */
+    tri_job_rest before;      /* the step under way */
     /* What stands in the store: has the generation formed? The first word of all that ask is everybody's. NULL: there
      * are no others. */
     tri_status (*formed)(void *arg, bool word, bool *stands);
@@ -188,27 +140,6 @@ typedef struct tri_job_elastic {
     void *called_arg;                      /* of all of them */
     const struct tri_elastic_place *place; /* NULL: it is no simulation */
 } tri_job_elastic;
-
-/* What monitor.trace needs (trace.c). */
-typedef struct tri_job_trace tri_job_trace;
-/* What monitor.watch_every_s needs (watch.c). */
-typedef struct tri_job_watch tri_job_watch;
-/* What some rank wants of all (control_requests.c). */
-typedef struct tri_job_asks {
-    int own;   /* steps that this rank shall have traced, and nobody has been told yet */
-    int steps; /* that all trace from the next one on; 0: none */
-    bool look;
-    int64_t looked_ns; /* for a wish from another host */
-    /* With parameter servers (notes.c): */
-    int wish;         /* steps that somebody has asked this worker to have traced */
-    int64_t from, to; /* the latest window that the first worker has told of; both 0: none */
-    int64_t ahead;    /* how many steps ahead of it that was told */
-    int moved;        /* how often it was told again, because some worker had heard of it too late */
-} tri_job_asks;
-/* What monitor.metrics needs (live.c). */
-typedef struct tri_job_live tri_job_live;
-/* What monitor.tensorboard needs (show.c). */
-typedef struct tri_job_show tri_job_show;
 
 /* How far this rank is with a step of a state that is spread. */
 typedef enum tri_step_phase {
@@ -256,9 +187,6 @@ typedef struct tri_job_roles {
     int64_t step_start_ns;     /* of the step under way */
 } tri_job_roles;
 
-/* What train.sample_every needs (sample.c). */
-typedef struct tri_job_sampler tri_job_sampler;
-
 struct tri_job {
     tri_config config;
     tri_comm *comm;     /* NULL: alone */
@@ -299,11 +227,6 @@ struct tri_job {
     tri_job_test test;
     tri_job_waves waves;
     tri_job_batch_sums batch_sums;
-    tri_job_scale scale;
-    tri_job_guard guard;
-    tri_job_verify verify;
-    tri_job_stragglers stragglers;
-    tri_job_used used;
     double *norm_blocks;
     tri_shares shares;                       /* who owns what of the store */
     tri_spread spread;                       /* what of the run */
@@ -333,20 +256,12 @@ struct tri_job {
     bool acted;                        /* what comes after job->step steps (features.h) is done */
     tri_job_elastic elastic;
     tri_job_roles roles;
-    bool stop_wanted;       /* some rank was asked to stop; the same on all ranks after a step */
-    int64_t saved_step;     /* of the newest checkpoint of this run, or under way; -1 = none */
-    tri_job_saver *saver;   /* NULL: nothing is trained */
-    tri_job_sampler *texts; /* rank 0 with train.sample_every, else NULL */
-    tri_job_show *show;     /* NULL: nobody wants to see */
-    tri_job_live *live;     /* likewise */
-    tri_job_trace *trace;   /* likewise */
-    tri_job_watch *watch;   /* likewise */
-    tri_job_asks asks;
+    bool stop_wanted;   /* some rank was asked to stop; the same on all ranks after a step */
+    int64_t saved_step; /* of the newest checkpoint of this run, or under way; -1 = none */
     tri_job_control control;
-    double best_loss; /* test loss of the best checkpoint, infinite: none; known to rank 0 */
+    void **states; /* of the features (features.h) */
     uint64_t config_hash;
     char bits[128];
-    int64_t told_ns;      /* when the last line of a step was written, with monitor.step_every_s */
     tri_metrics *metrics; /* rank 0 with a run folder, else NULL */
     tri_console *console; /* rank 0 with console, else NULL */
     bool result_told;     /* the run's last lines, by this process */

@@ -52,13 +52,12 @@ tri_status tri_job_create(tri_comm *comm, const char *run_folder, tri_job **out)
     if (!job)
         return TRI_ENOMEM;
     job->comm = comm;
-    tri_status status = TRI_OK;
+    tri_status status = tri_features_create(job);
     job->saved_step = job->hashed_step = -1;
     job->test.loss = job->test.accuracy = job->test.perplexity = job->test.mae = job->test.r2 = NAN;
     job->record.known_loss = NAN;
-    job->best_loss = INFINITY;
     job->acted = true;
-    if (!job->comm)
+    if (status == TRI_OK && !job->comm)
         status = open_alone(job);
     if (status == TRI_OK) {
         job->group = tri_comm_world(job->comm);

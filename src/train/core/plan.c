@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "train/core/build.h"
-#include "train/core/job.h"
+#include "train/core/features.h"
 #include "train/core/plan.h"
 #include "train/core/step.h"
 
@@ -94,7 +94,9 @@ static tri_status stage_describe(const tri_config *config, int ranks, int stage,
         return TRI_ENOMEM;
     job->config = *config; /* borrowed */
     job->world = ranks;
-    tri_status status = tri_mesh_shape(&config->parallel, ranks, &job->mesh);
+    tri_status status = tri_features_create(job);
+    if (status == TRI_OK)
+        status = tri_mesh_shape(&config->parallel, ranks, &job->mesh);
     if (status == TRI_OK) {
         job->rank = tri_mesh_rank(&job->mesh, largest_rank(config, job->mesh.data), 0, stage);
         tri_mesh_place(&job->mesh, job->rank);

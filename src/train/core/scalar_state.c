@@ -26,8 +26,8 @@ tri_job_rest tri_job_rest_of(const tri_job *job)
 tri_status tri_job_rest_take(tri_job *job, const tri_job_rest *rest, bool had_state)
 {
     tri_job_test *test = &job->test;
-    if (rest->step < job->step && job->metrics)
-        TRI_TRY(tri_metrics_rewind(job->metrics, rest->step));
+    if (rest->step < job->step)
+        TRI_TRY(tri_features_files_rewind(job, rest->step));
     tri_features_rest_take(job, rest);
     job->step = rest->step;
     job->step_before = rest->step_before;

@@ -183,7 +183,7 @@ static bool norm_is_wanted(const tri_job *job)
 static void figures_find(tri_job *job)
 {
     const float *tail = job->sync->tail;
-    float weight = tail[TRI_TAIL_WEIGHT], scale = job->scale.now > 0 ? (float)job->scale.now : 1.0f;
+    float weight = tail[TRI_TAIL_WEIGHT], scale = job->record.loss_scale > 0 ? (float)job->record.loss_scale : 1.0f;
     tri_job_control_read(job);
     job->record.loss = weight != 0 ? (double)tail[TRI_TAIL_LOSS] / (double)weight : NAN;
     job->record.known_loss = weight != 0 ? job->record.loss : job->record.known_loss;
@@ -335,7 +335,7 @@ static tri_status batch_take(tri_job *job, tri_loader_batch *loaded)
             : tri_loader_part(job->loader, job->step, job->sync->part * job->shard_count, job->shard_count, loaded);
     tri_features_batch_wait(job, false);
     if (status == TRI_OK)
-        tri_features_batch_taken(job, (double)loaded->waited_ns / 1e9, (double)loaded->prepared_ns / 1e9);
+        tri_features_batch_taken(job, loaded);
     return status;
 }
 
@@ -353,7 +353,6 @@ static void step_advance(tri_job *job)
     if (next > job->step + 1 && tri_job_deals(job) == 0)
         tri_loader_seek(job->loader, next);
     job->step = next;
-    job->used.all = job->used.sum;
     job->acted = false;
     job->roles.phase = TRI_STEP_OPEN;
 }
@@ -401,7 +400,6 @@ static tri_status step_make(tri_job *job)
     tri_log_step_set(job->step);
     TRI_TRY(tri_features_step_begin(job));
     TRI_TRY(batch_take(job, &loaded));
-    job->used.own = loaded.marks;
     job->record.data = lap_of(job, "data", &mark_ns);
     job->sync->step = job->step;
     TRI_TRY(step_agree(job, &loaded, &slice));
@@ -426,10 +424,8 @@ static tri_status step_make(tri_job *job)
 /* Loss scale and guards have judged a step that is not made: that, too, has not been. */
 static void step_undo(tri_job *job)
 {
-    tri_job_rest *under_way = &job->roles.under_way;
     job->made = job->record;
-    *under_way = tri_job_rest_of(job);
-    under_way->used = job->used.sum;
+    job->roles.under_way = tri_job_rest_of(job);
     (void)tri_job_rest_take(job, &job->elastic.before, false); /* writes nothing */
 }
 

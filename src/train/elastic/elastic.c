@@ -675,7 +675,7 @@ static void part_end(elastic *at, bool over)
         store->patience_ns = LAST_NS;
     if (!over)
         tri_log(TRI_LOG_INFO, "leaves after step %lld, as %s", (long long)at->job->step,
-                at->job->stragglers.leaves ? "it is much slower than the others" : "asked by a signal");
+                at->job->elastic.leave_reason ? at->job->elastic.leave_reason : "asked by a signal");
     if ((over ? tri_members_end(at->members, until_ns) : tri_members_leave(at->members, until_ns)) != TRI_OK)
         tri_log(TRI_LOG_WARN, "could not tell that this worker has %s: %s", over ? "done all steps" : "left",
                 tri_last_error());

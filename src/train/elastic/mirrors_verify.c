@@ -160,7 +160,8 @@ static tri_status wrong_tell(tri_job *job, const word *all, int owner, int holde
     snprintf(text, sizeof(text), "before step %lld %s had changed in memory, first in %s: repaired from rank %d's%s",
              (long long)job->step, part, place, right, right == holder ? " mirror" : "");
     tri_counter_add(TRI_COUNT_SPOILT_PARTS, job->rank == wrong);
-    job->verify.own += job->rank == wrong;
+    if (job->rank == wrong)
+        tri_job_repairs_add(job);
     return tri_job_event_tell(job, "repair", text);
 }
 
@@ -245,7 +246,7 @@ static tri_status parts_repair(tri_job *job, const word *all)
 tri_status tri_job_mirrors_repair(tri_job *job)
 {
     const tri_job_roles *roles = &job->roles;
-    word own = {.mirrored = roles->mirrored, .role = roles->now.what.own, .own = job->verify.own};
+    word own = {.mirrored = roles->mirrored, .role = roles->now.what.own, .own = tri_job_repairs(job)};
     word *all = tri_alloc((size_t)job->world * sizeof(word));
     if (!all)
         return TRI_ENOMEM;
@@ -319,8 +320,7 @@ static bool compares(const tri_job *job)
     return tri_job_mirrors_due(job, job->step);
 }
 
-const tri_feature tri_feature_mirrors = {.name = "mirrors",
-                                         .step_begin = step_begin,
+const tri_feature tri_feature_mirrors = {.step_begin = step_begin,
                                          .commit = tri_job_commit,
                                          .make_same = tri_job_mirrors_repair,
                                          .compares = compares,

@@ -108,4 +108,4 @@ static void restore_close(tri_job *job)
         tri_ps_client_refill_set(job->servers.client, NULL, NULL);
 }
 
-const tri_feature tri_feature_ps_restore = {.name = "server restore", .form = form, .close = restore_close};
+const tri_feature tri_feature_ps_restore = {.form = form, .close = restore_close};

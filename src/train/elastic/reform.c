@@ -21,7 +21,6 @@
 #include "train/elastic/reform.h"
 #include "train/elastic/reform_assignment.h"
 #include "train/features/observers.h"
-#include "train/features/sample_audit.h"
 
 tri_status tri_elastic_check(const tri_config *config)
 {
@@ -88,7 +87,6 @@ static void store_close(tri_job *job)
 
 static tri_status elastic_build(tri_job *job, const tri_job_setup *setup)
 {
-    char path[1200];
     tri_job_elastic *elastic = &job->elastic;
     elastic->on = true;
     elastic->console = setup->console;
@@ -105,11 +103,7 @@ static tri_status elastic_build(tri_job *job, const tri_job_setup *setup)
     TRI_TRY(tri_features_open(job));
     job->acted = true;
     elastic->begin = tri_job_rest_of(job);
-    if (!job->run_folder)
-        return TRI_OK;
-    snprintf(path, sizeof(path), "%s/metrics.jsonl", job->run_folder);
-    TRI_TRY(tri_metrics_follow(path, &job->metrics));
-    return tri_job_used_open(job);
+    return job->run_folder ? tri_features_files_follow(job) : TRI_OK;
 }
 
 tri_status tri_job_open_elastic(const tri_job_setup *setup, tri_job **out)
@@ -138,38 +132,21 @@ int64_t tri_job_progress(const tri_job *job)
 
 void tri_job_lost_touch(tri_job *job)
 {
-    if (job->metrics)
-        tri_metrics_drop_lead(job->metrics);
-    tri_job_show_yield(job);
-    tri_ledger_drop_lead(job->used.ledger);
+    tri_features_files_lost(job);
 }
 
 /* --- lines of the run: metrics and ledger --- */
-
-static tri_status lines_lead(tri_job *job)
-{
-    if (job->metrics)
-        TRI_TRY(tri_metrics_lead(job->metrics, job->step));
-    return tri_job_used_lead(job);
-}
-
-static void lines_yield(tri_job *job)
-{
-    if (job->metrics)
-        tri_metrics_yield(job->metrics);
-    tri_ledger_yield(job->used.ledger);
-}
 
 tri_status tri_job_lines_settle(tri_job *job)
 {
     char path[1200];
     if (job->rank == 0)
-        return lines_lead(job);
+        return tri_features_files_lead(job);
     snprintf(path, sizeof(path), "%s/metrics.jsonl", job->run_folder ? job->run_folder : "");
     if (!job->metrics || !tri_fs_exists(path)) /* this host does not see the run's folder */
         return TRI_OK;
-    TRI_TRY(lines_lead(job));
-    lines_yield(job);
+    TRI_TRY(tri_features_files_lead(job));
+    tri_features_files_yield(job);
     return TRI_OK;
 }
 
@@ -193,8 +170,7 @@ static tri_status ranks_take(tri_job *job, tri_comm *comm)
         tri_console_close(job->console);
         job->console = NULL;
         job->figures.peak = 0;
-        lines_yield(job);
-        tri_job_show_yield(job);
+        tri_features_files_yield(job);
     }
     return TRI_OK;
 }
@@ -225,7 +201,7 @@ tri_status tri_job_form(tri_job *job, tri_comm *comm, const tri_job_generation *
     TRI_TRY(tri_job_mirror_open(job));
     TRI_TRY(job->roles.on ? tri_job_roles_find(job, generation) : tri_job_state_find(job, generation));
     if (job->rank == 0)
-        TRI_TRY(lines_lead(job));
+        TRI_TRY(tri_features_files_lead(job));
     TRI_TRY(tri_job_check_equal(job)); /* before which no newcomer has a state, which has not seen the lines so far */
     TRI_TRY(tri_job_roles_settle(job));
     job->elastic.has_state = true;

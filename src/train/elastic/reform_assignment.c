@@ -445,11 +445,8 @@ tri_status tri_job_leave_agree(tri_job *job)
         TRI_TRY(turns_agree(job));
     if (!elastic->leaves)
         return TRI_OK;
-    tri_ledger_yield(job->used.ledger); /* the others go on as soon as it says that it leaves */
-    if (job->metrics)
-        tri_metrics_yield(job->metrics);
+    tri_features_files_yield(job); /* the others continue as soon as it says that it leaves */
     return TRI_OK;
 }
 
-const tri_feature tri_feature_assignment = {
-    .name = "shard assignment", .configure = configure, .free = assignment_free};
+const tri_feature tri_feature_assignment = {.configure = configure, .free = assignment_free};

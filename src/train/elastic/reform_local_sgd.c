@@ -174,4 +174,4 @@ tri_status tri_job_apart_find(tri_job *job, int64_t generation)
     return status;
 }
 
-const tri_feature tri_feature_local_sgd = {.name = "local SGD", .part = part};
+const tri_feature tri_feature_local_sgd = {.part = part};

@@ -8,11 +8,11 @@
 #include "base/fs.h"
 #include "base/log.h"
 #include "train/checkpointing/resume.h"
+#include "train/core/features.h"
 #include "train/core/initial.h"
 #include "train/core/step.h"
 #include "train/elastic/reform.h"
 #include "train/elastic/reform_assignment.h"
-#include "train/features/sample_audit.h"
 #include "train/features/verify.h"
 
 bool tri_job_state_is_large(const tri_job *job)
@@ -178,8 +178,7 @@ tri_status tri_job_state_begin(tri_job *job, int64_t generation, bool *found)
         TRI_TRY(tri_job_resume_weights(job, from));
     else
         TRI_TRY(*found ? tri_job_resume(job, from) : tri_job_weights_find(job));
-    tri_ledger_rewind(job->used.ledger, job->step);
-    return job->metrics ? tri_metrics_rewind(job->metrics, job->step) : TRI_OK;
+    return tri_features_files_rewind(job, job->step);
 }
 
 void tri_job_state_drop(tri_job *job)

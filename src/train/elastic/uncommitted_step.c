@@ -66,7 +66,6 @@ tri_status tri_job_due_make(tri_job *job, tri_stock_set *set)
     tri_job_due *due = &job->roles.due;
     due->under_way.saved_step = job->saved_step; /* it may have been given up since */
     TRI_TRY(tri_job_rest_take(job, &due->under_way, false));
-    job->used.sum = due->under_way.used;
     for (int i = 0; !job->record.skipped && i < due->count; i++) {
         const tri_sync_piece *piece = &due->pieces[i];
         tri_optim_step_at(i < due->own_count ? set->own.optim : set->mirror.optim, &due->moves, piece->values,

@@ -19,6 +19,16 @@
 
 #define BEST_FILE "best.json"
 
+/* Rank 0. */
+typedef struct best_state {
+    double loss; /* of the best checkpoint; infinite: there is none */
+} best_state;
+
+static best_state *best_of(const tri_job *job)
+{
+    return job->states[TRI_FEATURE_BEST];
+}
+
 static bool is_kept(const tri_job *job)
 {
     return job->rank == 0 && job->run_folder && job->config.checkpoint.keep_best;
@@ -44,19 +54,20 @@ static tri_status best_read(const char *path, int64_t *step, double *loss)
 
 static tri_status form(tri_job *job)
 {
+    best_state *best = best_of(job);
     char folder[1200], path[1300];
     int64_t step;
     double loss;
     if (!is_kept(job))
         return TRI_OK;
-    job->best_loss = INFINITY; /* of this rank's own that may be of a later step, too */
+    best->loss = INFINITY; /* of this rank's own that may be of a later step, too */
     snprintf(folder, sizeof(folder), "%s/best", job->run_folder);
     snprintf(path, sizeof(path), "%s/" BEST_FILE, folder);
     if (!tri_fs_exists(path))
         return TRI_OK;
     tri_status status = best_read(path, &step, &loss);
     if (status == TRI_OK && step <= job->step) {
-        job->best_loss = loss;
+        best->loss = loss;
         return TRI_OK;
     }
     if (status != TRI_OK)
@@ -66,8 +77,9 @@ static tri_status form(tri_job *job)
 
 static tri_status evaluated(tri_job *job)
 {
+    best_state *best = best_of(job);
     char folder[1200], path[1300];
-    int64_t wanted = is_kept(job) && job->test.loss < job->best_loss;
+    int64_t wanted = is_kept(job) && job->test.loss < best->loss;
     bool saved = false;
     if (job->config.checkpoint.keep_best)
         TRI_TRY(tri_job_first_decides(job, &wanted));
@@ -89,10 +101,10 @@ static tri_status evaluated(tri_job *job)
         status = tri_fs_write_atomic(path, tri_string_text(&text), text.nbytes);
     tri_string_fini(&text);
     if (status == TRI_OK)
-        job->best_loss = job->test.loss;
+        best->loss = job->test.loss;
     else if (status != TRI_ENOMEM) /* the disk: the run goes on, and the next one that is better is kept */
         tri_log(TRI_LOG_WARN, "%s", tri_last_error());
     return status == TRI_ENOMEM ? status : TRI_OK;
 }
 
-const tri_feature tri_feature_best = {.name = "best", .form = form, .evaluated = evaluated};
+const tri_feature tri_feature_best = {.state_nbytes = sizeof(best_state), .form = form, .evaluated = evaluated};

@@ -19,12 +19,13 @@
 /* A whole number; anything else is as good as the usual one. */
 static int file_take(tri_job *job)
 {
+    tri_requests *requests = tri_requests_of(job);
     char path[1300], *text = NULL;
     size_t nbytes;
     const int64_t now_ns = tri_now_ns();
-    if (job->rank != 0 || !job->run_folder || now_ns - job->asks.looked_ns < TRI_NS_PER_S)
+    if (job->rank != 0 || !job->run_folder || now_ns - requests->looked_ns < TRI_NS_PER_S)
         return 0;
-    job->asks.looked_ns = now_ns;
+    requests->looked_ns = now_ns;
     snprintf(path, sizeof(path), "%.1200s/" TRI_ASK_FILE, job->run_folder);
     if (!tri_fs_exists(path))
         return 0;
@@ -46,39 +47,43 @@ static int wish_take(tri_job *job)
 
 static tri_status control_put(tri_job *job, tri_control *own)
 {
+    tri_requests *requests = tri_requests_of(job);
     if (!tri_job_control_travels(job))
         return TRI_OK;
     int steps = wish_take(job);
-    job->asks.own = steps > 0 ? steps : job->asks.own; /* kept until the sums are there: they may be made again */
-    own->trace = job->asks.own;
+    requests->own = steps > 0 ? steps : requests->own; /* kept until the sums are there: they may be made again */
+    own->trace = requests->own;
     own->look = tri_job_watch_is_due(job);
     return TRI_OK;
 }
 
 static void control_read(tri_job *job, const tri_control *sum)
 {
+    tri_requests *requests = tri_requests_of(job);
     if (!tri_job_control_travels(job))
         return;
-    job->asks.steps = (int)(sum->trace < TRI_ASK_MOST ? sum->trace : TRI_ASK_MOST);
-    job->asks.look = sum->look > 0;
-    job->asks.own = 0;
+    requests->steps = (int)(sum->trace < TRI_ASK_MOST ? sum->trace : TRI_ASK_MOST);
+    requests->look = sum->look > 0;
+    requests->own = 0;
 }
 
 /* Workers of parameter servers tell each other at their looks; where there are none, the first one traces itself. */
 static void wish_note(tri_job *job)
 {
+    tri_requests *requests = tri_requests_of(job);
     const int steps = wish_take(job);
-    if (!job->watch) {
-        job->asks.steps = tri_job_follows(job) ? 0 : steps;
+    if (!tri_job_watch_is_on(job)) {
+        requests->steps = tri_job_follows(job) ? 0 : steps;
         return;
     }
-    job->asks.wish = steps > 0 ? steps : job->asks.wish;
-    job->asks.look = tri_job_watch_is_due(job) || (job->asks.wish > 0 && !tri_job_follows(job));
+    requests->wish = steps > 0 ? steps : requests->wish;
+    requests->look = tri_job_watch_is_due(job) || (requests->wish > 0 && !tri_job_follows(job));
 }
 
 /* Where control data do not travel with each step. */
 static tri_status asks_meet(tri_job *job)
 {
+    tri_requests *requests = tri_requests_of(job);
     int64_t words[2] = {0};
     if (job->servers.client) {
         wish_note(job);
@@ -94,22 +99,33 @@ static tri_status asks_meet(tri_job *job)
         tri_group_name_next(job->group, "");
         TRI_TRY(status);
     }
-    job->asks.steps = words[0] > TRI_ASK_MOST ? TRI_ASK_MOST : (int)words[0];
-    job->asks.look = words[1] > 0;
+    requests->steps = words[0] > TRI_ASK_MOST ? TRI_ASK_MOST : (int)words[0];
+    requests->look = words[1] > 0;
     return TRI_OK;
+}
+
+/* A request that has not been told yet is kept. */
+static void part(tri_job *job)
+{
+    tri_requests *requests = tri_requests_of(job);
+    *requests = (tri_requests){.own = requests->own};
 }
 
 static tri_status step_end(tri_job *job)
 {
+    tri_requests *requests = tri_requests_of(job);
     if (!tri_job_control_travels(job))
         TRI_TRY(asks_meet(job));
-    int steps = job->asks.steps;
-    bool look = job->asks.look;
-    job->asks.steps = 0;
-    job->asks.look = false;
+    int steps = requests->steps;
+    bool look = requests->look;
+    requests->steps = 0;
+    requests->look = false;
     TRI_TRY(tri_job_watch_step(job, look));
     return steps > 0 ? tri_job_trace_ask(job, steps) : TRI_OK;
 }
 
-const tri_feature tri_feature_requests = {
-    .name = "requests", .control_put = control_put, .control_read = control_read, .step_end = step_end};
+const tri_feature tri_feature_requests = {.state_nbytes = sizeof(tri_requests),
+                                          .part = part,
+                                          .control_put = control_put,
+                                          .control_read = control_read,
+                                          .step_end = step_end};

@@ -7,7 +7,7 @@
 #include "train/core/features.h"
 #include "train/features/observers.h"
 
-tri_status tri_job_weak_open(const tri_job *job)
+static tri_status chaos_open(tri_job *job)
 {
     return job->config.net.chaos ? tri_chaos_offer() : TRI_OK;
 }
@@ -71,4 +71,4 @@ static tri_status step_begin(tri_job *job)
     return tri_chaos_fail_take();
 }
 
-const tri_feature tri_feature_chaos = {.name = "chaos", .step_begin = step_begin, .step_made = step_made};
+const tri_feature tri_feature_chaos = {.open = chaos_open, .step_begin = step_begin, .step_made = step_made};

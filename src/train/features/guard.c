@@ -23,6 +23,24 @@
 
 #define GROWTH 1000.0 /* times the first loss: a run that has lost its way, not a noisy one */
 
+typedef struct guard_state {
+    tri_guard_act on_nonfinite, on_spike;
+    double loss;       /* running mean of the loss, */
+    int64_t steps;     /* over this many steps */
+    int64_t acts;      /* steps of this run that were skipped or rolled back */
+    double first_loss; /* of the first step that had one, 0: none had */
+    bool grown;        /* the loss is far above it, which is reported once */
+    /* rollback: what the run was before step copy_step (-1: none yet); arrays as in tri_job_arrays */
+    float *copies[1 + TRI_OPTIM_MAX_STATE];
+    int64_t copy_step, copy_steps;
+    double copy_loss;
+} guard_state;
+
+static guard_state *guard_of(const tri_job *job)
+{
+    return job->states[TRI_FEATURE_GUARDS];
+}
+
 /* Elements of what this rank holds: weights, and what it has of the optimizer's arrays. */
 static int64_t array_count(const tri_job *job, int array)
 {
@@ -31,7 +49,7 @@ static int64_t array_count(const tri_job *job, int array)
 
 static tri_status guard_open(tri_job *job)
 {
-    tri_job_guard *guard = &job->guard;
+    guard_state *guard = guard_of(job);
     guard->on_nonfinite = tri_guard_on_nonfinite(&job->config);
     guard->on_spike = tri_guard_on_spike(&job->config);
     guard->copy_step = -1;
@@ -48,13 +66,14 @@ static tri_status guard_open(tri_job *job)
 
 static void guard_close(tri_job *job)
 {
-    for (size_t i = 0; i < TRI_COUNT_OF(job->guard.copies); i++)
-        tri_free(job->guard.copies[i]);
+    guard_state *guard = guard_of(job);
+    for (size_t i = 0; i < TRI_COUNT_OF(guard->copies); i++)
+        tri_free(guard->copies[i]);
 }
 
 static tri_status spread(tri_job *job)
 {
-    tri_job_guard *guard = &job->guard;
+    guard_state *guard = guard_of(job);
     double numbers[] = {guard->loss, (double)guard->steps, (double)guard->acts};
     if (job->world == 1)
         return TRI_OK;
@@ -67,7 +86,7 @@ static tri_status spread(tri_job *job)
 
 static void rest_put(const tri_job *job, tri_job_rest *rest)
 {
-    const tri_job_guard *guard = &job->guard;
+    const guard_state *guard = guard_of(job);
     const double numbers[] = {guard->loss, (double)guard->steps, guard->first_loss, guard->grown};
     memcpy(rest->guard, numbers, sizeof(numbers));
     rest->guard_acts = (int32_t)guard->acts;
@@ -75,7 +94,7 @@ static void rest_put(const tri_job *job, tri_job_rest *rest)
 
 static void rest_take(tri_job *job, const tri_job_rest *rest)
 {
-    tri_job_guard *guard = &job->guard;
+    guard_state *guard = guard_of(job);
     guard->loss = rest->guard[0];
     guard->steps = (int64_t)rest->guard[1];
     guard->first_loss = rest->guard[2];
@@ -83,9 +102,25 @@ static void rest_take(tri_job *job, const tri_job_rest *rest)
     guard->acts = rest->guard_acts;
 }
 
+static void manifest_put(const tri_job *job, tri_checkpoint_manifest *manifest)
+{
+    const guard_state *guard = guard_of(job);
+    manifest->guard_loss = guard->loss;
+    manifest->guard_steps = guard->steps;
+    manifest->guard_acts = guard->acts;
+}
+
+static void manifest_take(tri_job *job, const tri_checkpoint_manifest *manifest)
+{
+    guard_state *guard = guard_of(job);
+    guard->loss = manifest->guard_loss;
+    guard->steps = manifest->guard_steps;
+    guard->acts = manifest->guard_acts;
+}
+
 static bool wants_norm(const tri_job *job)
 {
-    return job->guard.on_nonfinite >= TRI_GUARD_SKIP;
+    return guard_of(job)->on_nonfinite >= TRI_GUARD_SKIP;
 }
 
 /* --- the copy to go back to --- */
@@ -93,7 +128,7 @@ static bool wants_norm(const tri_job *job)
 /* What this rank holds, and moves: nothing travels. */
 static tri_status rollback_set(tri_job *job, int64_t step)
 {
-    tri_job_guard *guard = &job->guard;
+    guard_state *guard = guard_of(job);
     tri_job_arrays arrays;
     tri_status status = tri_job_arrays_open(job, true, &arrays);
     for (int i = 0; status == TRI_OK && i < arrays.count; i++)
@@ -102,13 +137,12 @@ static tri_status rollback_set(tri_job *job, int64_t step)
     guard->copy_step = step;
     guard->copy_loss = guard->loss;
     guard->copy_steps = guard->steps;
-    guard->copy_scale = job->scale;
     return status;
 }
 
-static tri_status copies_take(tri_job *job)
+static tri_status rollback(tri_job *job)
 {
-    tri_job_guard *guard = &job->guard;
+    guard_state *guard = guard_of(job);
     tri_job_arrays arrays;
     tri_status status = tri_job_arrays_open(job, true, &arrays);
     for (int i = 0; status == TRI_OK && i < arrays.count; i++)
@@ -118,17 +152,17 @@ static tri_status copies_take(tri_job *job)
     tri_job_arrays_close(&arrays);
     guard->loss = guard->copy_loss;
     guard->steps = guard->copy_steps;
-    job->scale = guard->copy_scale;
     return status;
 }
 
 static tri_status step_begin(tri_job *job)
 {
     int64_t every = job->config.checkpoint.every_steps;
-    if (!job->guard.copies[0] || (job->guard.copy_step >= 0 && (every == 0 || job->step % every != 0)))
+    const guard_state *guard = guard_of(job);
+    if (!guard->copies[0] || (guard->copy_step >= 0 && (every == 0 || job->step % every != 0)))
         return TRI_OK;
     TRI_TRY(tri_job_settle(job));
-    TRI_TRY_IN(rollback_set(job, job->step), "while copying the weights to go back to");
+    TRI_TRY_IN(tri_features_rollback_set(job, job->step), "while copying the weights to go back to");
     return TRI_OK;
 }
 
@@ -137,7 +171,7 @@ static tri_status step_begin(tri_job *job)
 /* `what` happened in this step. */
 static tri_status guard_act(tri_job *job, tri_guard_act act, const char *what)
 {
-    tri_job_guard *guard = &job->guard;
+    guard_state *guard = guard_of(job);
     int64_t limit = job->config.train.guard_limit;
     char text[512];
     if (act == TRI_GUARD_STOP)
@@ -148,7 +182,7 @@ static tri_status guard_act(tri_job *job, tri_guard_act act, const char *what)
     guard->acts++;
     job->record.skipped = true;
     if (act == TRI_GUARD_ROLLBACK) {
-        TRI_TRY_IN(copies_take(job), "while rolling back");
+        TRI_TRY_IN(tri_features_rollback(job), "while rolling back");
         snprintf(text, sizeof(text), "%s: the weights are those before step %lld again, and go on after this one", what,
                  (long long)guard->copy_step);
     } else
@@ -170,7 +204,8 @@ static const char *loss_text(const tri_job *job)
 
 static tri_status loss_judge(const tri_job *job)
 {
-    if (!loss_is_none(job) || job->scale.now > 0 || job->guard.on_nonfinite != TRI_GUARD_STOP)
+    bool scaled = job->record.loss_scale > 0; /* then the loss scale judges it */
+    if (!loss_is_none(job) || scaled || guard_of(job)->on_nonfinite != TRI_GUARD_STOP)
         return TRI_OK;
     if (job->step == job->first_step) /* nothing has moved yet */
         return tri_fail(TRI_ENUMERIC,
@@ -183,7 +218,7 @@ static tri_status loss_judge(const tri_job *job)
 /* Steps that are left out are not among those that others are compared with. */
 static tri_status spike_judge(tri_job *job)
 {
-    tri_job_guard *guard = &job->guard;
+    guard_state *guard = guard_of(job);
     const tri_train_config *train = &job->config.train;
     double loss = job->record.loss;
     if (guard->on_spike == TRI_GUARD_OFF || !isfinite(loss))
@@ -203,7 +238,7 @@ static tri_status spike_judge(tri_job *job)
 /* Weights and the run go on as they are: who asked for no guard may know better. */
 static tri_status before_move(tri_job *job)
 {
-    tri_job_guard *guard = &job->guard;
+    guard_state *guard = guard_of(job);
     char text[256];
     double loss = job->record.loss;
     if (!isfinite(loss) || guard->grown)
@@ -236,15 +271,18 @@ static tri_status judge(tri_job *job, double norm)
     else
         snprintf(what, sizeof(what), "the gradient of step %lld is no number, its norm is %f", (long long)job->step,
                  norm);
-    return guard_act(job, job->guard.on_nonfinite, what);
+    return guard_act(job, guard_of(job)->on_nonfinite, what);
 }
 
-const tri_feature tri_feature_guards = {.name = "guards",
+const tri_feature tri_feature_guards = {.state_nbytes = sizeof(guard_state),
                                         .open = guard_open,
                                         .rest_put = rest_put,
                                         .rest_take = rest_take,
                                         .spread = spread,
                                         .rollback_set = rollback_set,
+                                        .rollback = rollback,
+                                        .manifest_put = manifest_put,
+                                        .manifest_take = manifest_take,
                                         .step_begin = step_begin,
                                         .wants_norm = wants_norm,
                                         .judge = judge,

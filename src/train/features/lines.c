@@ -2,9 +2,66 @@
  *
  * lines.c: what a run says of its steps: lines of metrics.jsonl for programs, of the console for people.
  */
+#include <stdio.h>
+
 #include "base/log.h"
 #include "train/core/features.h"
 #include "train/core/initial.h"
+
+typedef struct metrics_state {
+    int64_t written_ns; /* when the last line of a step was written, with monitor.step_every_s */
+} metrics_state;
+
+static void metrics_path(const tri_job *job, char path[1200])
+{
+    snprintf(path, 1200, "%s/metrics.jsonl", job->run_folder);
+}
+
+/* The first line says by what the run is found elsewhere. */
+static tri_status metrics_open(tri_job *job)
+{
+    char path[1200], span[TRI_SPAN_ID_NBYTES];
+    metrics_path(job, path);
+    if (!job->metrics)
+        TRI_TRY(tri_metrics_open(path, job->step, &job->metrics));
+    tri_span_id_make(job->trace_id, -1, 0, -1, span);
+    return tri_metrics_write_head(job->metrics, job->step, job->trace_id, span);
+}
+
+static tri_status metrics_follow(tri_job *job)
+{
+    char path[1200];
+    metrics_path(job, path);
+    return tri_metrics_follow(path, &job->metrics);
+}
+
+static tri_status metrics_lead(tri_job *job)
+{
+    return job->metrics ? tri_metrics_lead(job->metrics, job->step) : TRI_OK;
+}
+
+static void metrics_yield(tri_job *job)
+{
+    if (job->metrics)
+        tri_metrics_yield(job->metrics);
+}
+
+static void metrics_lost(tri_job *job)
+{
+    if (job->metrics)
+        tri_metrics_drop_lead(job->metrics);
+}
+
+static tri_status metrics_rewind(tri_job *job, int64_t step)
+{
+    return job->metrics ? tri_metrics_rewind(job->metrics, step) : TRI_OK;
+}
+
+static void metrics_flush(tri_job *job)
+{
+    if (job->metrics && tri_metrics_flush(job->metrics) != TRI_OK)
+        tri_log(TRI_LOG_WARN, "metrics.jsonl is not complete: %s", tri_last_error());
+}
 
 /* Some steps, by the clock, where so many are made that a line of each would cost time. */
 static tri_status metrics_step(tri_job *job)
@@ -13,11 +70,12 @@ static tri_status metrics_step(tri_job *job)
     if (!job->metrics)
         return TRI_OK;
     if (every_s > 0) {
+        metrics_state *state = job->states[TRI_FEATURE_METRICS];
         int64_t now_ns = tri_now_ns();
-        bool due = job->told_ns == 0 || (double)(now_ns - job->told_ns) / 1e9 >= every_s;
+        bool due = state->written_ns == 0 || (double)(now_ns - state->written_ns) / 1e9 >= every_s;
         if (!due && !job->record.skipped && job->step < job->steps)
             return TRI_OK;
-        job->told_ns = now_ns;
+        state->written_ns = now_ns;
     }
     return tri_metrics_write(job->metrics, &job->record);
 }
@@ -34,8 +92,17 @@ static void metrics_close(tri_job *job)
     job->metrics = NULL;
 }
 
-const tri_feature tri_feature_metrics = {
-    .name = "metrics", .step_made = metrics_step, .step_missed = metrics_missed, .close = metrics_close};
+const tri_feature tri_feature_metrics = {.state_nbytes = sizeof(metrics_state),
+                                         .files_open = metrics_open,
+                                         .files_follow = metrics_follow,
+                                         .files_lead = metrics_lead,
+                                         .files_yield = metrics_yield,
+                                         .files_lost = metrics_lost,
+                                         .files_rewind = metrics_rewind,
+                                         .files_flush = metrics_flush,
+                                         .step_made = metrics_step,
+                                         .step_missed = metrics_missed,
+                                         .close = metrics_close};
 
 static tri_status console_form(tri_job *job)
 {
@@ -59,5 +126,4 @@ static void console_close(tri_job *job)
     job->console = NULL;
 }
 
-const tri_feature tri_feature_console = {
-    .name = "console", .form = console_form, .step_made = console_step, .close = console_close};
+const tri_feature tri_feature_console = {.form = console_form, .step_made = console_step, .close = console_close};

@@ -11,11 +11,17 @@
 #include "train/core/features.h"
 #include "train/features/observers.h"
 
-struct tri_job_live {
+typedef struct live_state {
     tri_rank_log *log; /* NULL: with monitor.ranks_every 0 */
     tri_stand *stand;  /* NULL: without monitor.metrics */
     int rank;
-};
+} live_state;
+
+/* NULL: it is off. */
+static live_state *live_of(const tri_job *job)
+{
+    return job->states[TRI_FEATURE_LIVE];
+}
 
 static int local_rank_of(const tri_job *job)
 {
@@ -30,12 +36,13 @@ static const char *folder_of(const tri_job *job)
 
 static void live_close(tri_job *job)
 {
-    if (!job->live)
+    live_state *live = live_of(job);
+    if (!live)
         return;
-    tri_rank_log_close(job->live->log);
-    tri_stand_close(job->live->stand);
-    tri_free(job->live);
-    job->live = NULL;
+    tri_rank_log_close(live->log);
+    tri_stand_close(live->stand);
+    tri_free(live);
+    job->states[TRI_FEATURE_LIVE] = NULL;
 }
 
 /* A worker may have another rank than before. */
@@ -46,16 +53,17 @@ static tri_status form(tri_job *job)
         .folder = folder_of(job), .rank = tri_job_number(job), .local_rank = local_rank_of(job)};
     if (!place.folder || (!config->metrics[0] && config->ranks_every == 0))
         return TRI_OK;
-    if (job->live && job->live->rank == place.rank)
+    live_state *live = live_of(job);
+    if (live && live->rank == place.rank)
         return TRI_OK;
     live_close(job);
-    job->live = tri_alloc_zero(1, sizeof(*job->live));
-    if (!job->live)
+    live = job->states[TRI_FEATURE_LIVE] = tri_alloc_zero(1, sizeof(*live));
+    if (!live)
         return TRI_ENOMEM;
-    job->live->rank = place.rank;
-    TRI_TRY(tri_stand_open(config, &place, &job->live->stand));
+    live->rank = place.rank;
+    TRI_TRY(tri_stand_open(config, &place, &live->stand));
     return config->ranks_every > 0
-               ? tri_rank_log_open(place.folder, place.rank, config->ranks_every, job->step, &job->live->log)
+               ? tri_rank_log_open(place.folder, place.rank, config->ranks_every, job->step, &live->log)
                : TRI_OK;
 }
 
@@ -66,7 +74,7 @@ static uint64_t sent_to(const void *comm, int rank)
 
 static tri_status step_end(tri_job *job)
 {
-    const tri_job_live *live = job->live;
+    const live_state *live = live_of(job);
     if (!live)
         return TRI_OK;
     if (live->log)
@@ -84,15 +92,16 @@ static tri_status step_end(tri_job *job)
 
 static void event_write(tri_job *job, const char *event, const char *text)
 {
-    if (job->live && job->live->log)
-        tri_rank_log_event(job->live->log, job->step, event, text);
+    const live_state *live = live_of(job);
+    if (live && live->log)
+        tri_rank_log_event(live->log, job->step, event, text);
 }
 
 void tri_job_live_strain(tri_job *job, const tri_strain *strain, const char *cause)
 {
-    if (job->live && job->live->stand)
-        tri_figures_strain(tri_stand_figures(job->live->stand), strain, cause);
+    const live_state *live = live_of(job);
+    if (live && live->stand)
+        tri_figures_strain(tri_stand_figures(live->stand), strain, cause);
 }
 
-const tri_feature tri_feature_live = {
-    .name = "live", .event = event_write, .form = form, .step_end = step_end, .close = live_close};
+const tri_feature tri_feature_live = {.event = event_write, .form = form, .step_end = step_end, .close = live_close};

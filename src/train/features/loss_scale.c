@@ -15,11 +15,25 @@
 #define MOST      0x1p40
 #define MOST_LOST 40 /* steps in a row that may be skipped */
 
+typedef struct loss_scale {
+    double now;         /* a power of two; 0: there is none */
+    int64_t good, lost; /* steps since it last changed; in a row that were skipped */
+} loss_scale;
+
+typedef struct scale_state {
+    loss_scale scale, copy; /* copy: to roll back to */
+} scale_state;
+
+static loss_scale *scale_of(const tri_job *job)
+{
+    return &((scale_state *)job->states[TRI_FEATURE_LOSS_SCALE])->scale;
+}
+
 static void restart(tri_job *job)
 {
     const tri_train_config *train = &job->config.train;
     if (train->precision == TRI_PRECISION_F16)
-        job->scale.now = (double)(train->loss_scale > 0 ? train->loss_scale : train->loss_scale_init);
+        scale_of(job)->now = (double)(train->loss_scale > 0 ? train->loss_scale : train->loss_scale_init);
 }
 
 static tri_status scale_open(tri_job *job)
@@ -30,19 +44,20 @@ static tri_status scale_open(tri_job *job)
 
 static tri_status step_begin(tri_job *job)
 {
-    job->record.loss_scale = job->scale.now > 0 ? job->scale.now : NAN;
-    if (!(job->scale.now > 0))
+    double now = scale_of(job)->now;
+    job->record.loss_scale = now > 0 ? now : NAN;
+    if (!(now > 0))
         return TRI_OK;
     if (job->pipeline)
-        tri_pipeline_loss_scale(job->pipeline, (float)job->scale.now);
+        tri_pipeline_loss_scale(job->pipeline, (float)now);
     else
-        tri_graph_loss_scale(job->graph, (float)job->scale.now);
+        tri_graph_loss_scale(job->graph, (float)now);
     return TRI_OK;
 }
 
 static tri_status overflowed(tri_job *job)
 {
-    tri_job_scale *scale = &job->scale;
+    loss_scale *scale = scale_of(job);
     bool fixed = job->config.train.loss_scale > 0;
     double before = scale->now;
     job->record.skipped = true;
@@ -64,7 +79,7 @@ static tri_status overflowed(tri_job *job)
 
 static tri_status judge(tri_job *job, double norm)
 {
-    tri_job_scale *scale = &job->scale;
+    loss_scale *scale = scale_of(job);
     if (!(scale->now > 0))
         return TRI_OK;
     if (!isfinite(norm) || !isfinite(job->record.loss))
@@ -80,31 +95,70 @@ static tri_status judge(tri_job *job, double norm)
 
 static tri_status spread(tri_job *job)
 {
-    tri_job_scale *scale = &job->scale;
+    loss_scale *scale = scale_of(job);
     double numbers[] = {scale->now, (double)scale->good, (double)scale->lost};
     if (job->world == 1 || !(scale->now > 0))
         return TRI_OK;
     TRI_TRY(tri_broadcast(job->group, numbers, TRI_COUNT_OF(numbers), TRI_F64, 0, NULL));
-    *scale = (tri_job_scale){numbers[0], (int64_t)numbers[1], (int64_t)numbers[2]};
+    *scale = (loss_scale){numbers[0], (int64_t)numbers[1], (int64_t)numbers[2]};
     return TRI_OK;
 }
 
 static bool wants_norm(const tri_job *job)
 {
-    return job->scale.now > 0;
+    return scale_of(job)->now > 0;
 }
 
 static void rest_put(const tri_job *job, tri_job_rest *rest)
 {
-    rest->scale = job->scale;
+    const loss_scale *scale = scale_of(job);
+    rest->loss_scale[0] = scale->now;
+    rest->loss_scale[1] = (double)scale->good;
+    rest->loss_scale[2] = (double)scale->lost;
 }
 
 static void rest_take(tri_job *job, const tri_job_rest *rest)
 {
-    job->scale = rest->scale;
+    const double *scale = rest->loss_scale;
+    *scale_of(job) = (loss_scale){scale[0], (int64_t)scale[1], (int64_t)scale[2]};
 }
 
-const tri_feature tri_feature_loss_scale = {.name = "loss scale",
+static void manifest_put(const tri_job *job, tri_checkpoint_manifest *manifest)
+{
+    const loss_scale *scale = scale_of(job);
+    manifest->loss_scale = scale->now;
+    manifest->loss_scale_good = scale->good;
+    manifest->loss_scale_lost = scale->lost;
+}
+
+/* One that the configuration states stays. */
+static void manifest_take(tri_job *job, const tri_checkpoint_manifest *manifest)
+{
+    loss_scale *scale = scale_of(job);
+    if (scale->now > 0 && job->config.train.loss_scale == 0 && manifest->loss_scale > 0)
+        *scale = (loss_scale){manifest->loss_scale, manifest->loss_scale_good, manifest->loss_scale_lost};
+}
+
+static tri_status rollback_set(tri_job *job, int64_t step)
+{
+    scale_state *state = job->states[TRI_FEATURE_LOSS_SCALE];
+    (void)step;
+    state->copy = state->scale;
+    return TRI_OK;
+}
+
+static tri_status rollback(tri_job *job)
+{
+    scale_state *state = job->states[TRI_FEATURE_LOSS_SCALE];
+    state->scale = state->copy;
+    return TRI_OK;
+}
+
+const tri_feature tri_feature_loss_scale = {.state_nbytes = sizeof(scale_state),
+                                            .manifest_put = manifest_put,
+                                            .manifest_take = manifest_take,
+                                            .rollback_set = rollback_set,
+                                            .rollback = rollback,
                                             .open = scale_open,
                                             .restart = restart,
                                             .rest_put = rest_put,

@@ -3,10 +3,27 @@
  * observers.h: what can be seen of a job while it goes on: traces of its steps, wishes for one, and the looks that
  * ranks take at each other. All does nothing where it is off.
  */
-#ifndef TRIREME_TRAIN_LOOKS_H
-#define TRIREME_TRAIN_LOOKS_H
+#ifndef TRI_TRAIN_OBSERVERS_H
+#define TRI_TRAIN_OBSERVERS_H
 
-#include "train/core/job.h"
+#include "train/core/features.h"
+
+/* control_requests.c: what some rank has asked of all. */
+typedef struct tri_requests {
+    int own;   /* steps that this rank shall have traced, and has told nobody yet */
+    int steps; /* that all trace from the next one on; 0: none */
+    bool look;
+    int64_t looked_ns; /* for a request from another host */
+    /* With parameter servers (notes.c): */
+    int wish;         /* steps that somebody has asked this worker to have traced */
+    int64_t from, to; /* the latest window that the first worker has told of; both 0: none */
+    int64_t ahead;    /* how many steps ahead of it that was told */
+    int moved;        /* how often it was told again, because some worker had heard of it too late */
+} tri_requests;
+static inline tri_requests *tri_requests_of(const tri_job *job)
+{
+    return job->states[TRI_FEATURE_REQUESTS];
+}
 
 /* trace.c: a timeline of some steps. */
 /* The next steps, of all ranks; the same call on all. RUN/traces/steps-FROM-TO.json. Or steps that come later. */
@@ -28,7 +45,9 @@ tri_status tri_job_notes_meet(tri_job *job, const tri_slow_row *own, double step
 /* The first worker, after a window of which some have heard too late: is it tried again, further ahead? */
 bool tri_job_notes_move(tri_job *job, bool late);
 
-/* watch.c: rank 0: it is time; after a step, collective where `look`. */
+/* watch.c: the ranks look at each other; the same on all. */
+bool tri_job_watch_is_on(const tri_job *job);
+/* Rank 0: it is time; after a step, collective where `look`. */
 bool tri_job_watch_is_due(const tri_job *job);
 tri_status tri_job_watch_step(tri_job *job, bool look);
 /* Work of this rank that no step has counted: a simulated step's time. */
@@ -36,17 +55,10 @@ void tri_job_watch_add(tri_job *job, double seconds);
 /* Somebody else tells that a rank is slow: why, by the last look, which then is told. "": nothing is known. */
 void tri_job_watch_why(tri_job *job, int rank, char *text, int capacity);
 
-/* fault_injection.c: comm.chaos. Whether `trireme chaos` may strike. */
-tri_status tri_job_weak_open(const tri_job *job);
-/* stragglers.c: whether a configuration can have them replaced; by watch.c, whose rows of all ranks are of so many
- * steps (collective). */
-tri_status tri_job_stragglers_open(tri_job *job);
-void tri_job_stragglers_close(tri_job *job);
+/* stragglers.c, called by watch.c: rows of all ranks, of this many steps; collective. */
 tri_status tri_job_stragglers_judge(tri_job *job, const tri_slow_row *rows, int64_t steps);
 /* live.c: figures of this rank, where somebody wants them. */
 /* What holds this rank up, and why the others wait for it (NULL: they do not). */
 void tri_job_live_strain(tri_job *job, const tri_strain *strain, const char *cause);
-/* show.c: a run for TensorBoard, on all ranks; what is called does nothing where it is off. Somebody else is rank 0. */
-void tri_job_show_yield(tri_job *job);
 
 #endif

@@ -82,4 +82,4 @@ static tri_status form(tri_job *job)
     return TRI_OK;
 }
 
-const tri_feature tri_feature_peak = {.name = "peak", .form = form};
+const tri_feature tri_feature_peak = {.form = form};

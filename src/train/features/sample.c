@@ -17,17 +17,23 @@
 #define TOP_K       200
 #define LINE_NBYTES 900 /* of a line for people, at most */
 
-struct tri_job_sampler {
+typedef struct sample_state {
     tri_tokenizer *tokenizer;
     tri_token_graph *graph;
     tri_generator *generator;
     int64_t places;
     float *gathered; /* [tensors.total], where rank 0 does not have all weights whole; else NULL */
-};
+} sample_state;
+
+/* Rank 0 with train.sample_every; else NULL. */
+static sample_state *texts_of(const tri_job *job)
+{
+    return job->states[TRI_FEATURE_SAMPLES];
+}
 
 static void part(tri_job *job)
 {
-    tri_job_sampler *sampler = job->texts;
+    sample_state *sampler = texts_of(job);
     if (!sampler)
         return;
     tri_generator_destroy(sampler->generator);
@@ -35,7 +41,7 @@ static void part(tri_job *job)
     tri_tokenizer_close(sampler->tokenizer);
     tri_free(sampler->gathered);
     tri_free(sampler);
-    job->texts = NULL;
+    job->states[TRI_FEATURE_SAMPLES] = NULL;
 }
 
 static tri_status plan(tri_job *job, const tri_model *given, const tri_dataset_info *info)
@@ -43,17 +49,17 @@ static tri_status plan(tri_job *job, const tri_model *given, const tri_dataset_i
     tri_model *built = NULL;
     if (job->config.train.sample_every == 0 || job->rank != 0)
         return TRI_OK;
-    job->texts = tri_alloc_zero(1, sizeof(*job->texts));
-    if (!job->texts)
+    sample_state *texts = job->states[TRI_FEATURE_SAMPLES] = tri_alloc_zero(1, sizeof(*texts));
+    if (!texts)
         return TRI_ENOMEM;
     if (!given) {
         TRI_TRY(tri_model_build(job->config.model, info->sample, info->classes, &built));
         given = built;
     }
-    job->texts->places = job->figures.tokens > 0 ? job->figures.tokens : 1;
+    texts->places = job->figures.tokens > 0 ? job->figures.tokens : 1;
     tri_token_graph_config config = {
-        .dtype = TRI_F32, .threads = job->threads, .sequences = 1, .places = job->texts->places};
-    tri_status status = tri_token_graph_compile(given, &config, &job->texts->graph);
+        .dtype = TRI_F32, .threads = job->threads, .sequences = 1, .places = texts->places};
+    tri_status status = tri_token_graph_compile(given, &config, &texts->graph);
     tri_model_destroy(built);
     return status == TRI_OK ? TRI_OK : tri_fail_context(status, "train.sample_every");
 }
@@ -70,18 +76,19 @@ static tri_generate_request request_make(const tri_job *job)
 
 static tri_status generate(const tri_job *job, const tri_generate_request *request, tri_generate_result *result)
 {
-    TRI_TRY(tri_generator_run(job->texts->generator, request, 1, NULL, result));
+    TRI_TRY(tri_generator_run(texts_of(job)->generator, request, 1, NULL, result));
     return result->status == TRI_OK ? TRI_OK : tri_fail_copy(result->status, result->error);
 }
 
 /* What the data or the model that this run began with are made of. */
 static tri_status tokenizer_find(tri_job *job)
 {
+    tri_tokenizer **tokenizer = &texts_of(job)->tokenizer;
     tri_status status = TRI_ENOTFOUND;
     if (job->run_folder)
-        status = tri_text_tokenizer_find(job->run_folder, &job->texts->tokenizer);
+        status = tri_text_tokenizer_find(job->run_folder, tokenizer);
     if (status == TRI_ENOTFOUND && job->config.from)
-        status = tri_text_tokenizer_find(job->config.from, &job->texts->tokenizer);
+        status = tri_text_tokenizer_find(job->config.from, tokenizer);
     if (status == TRI_ENOTFOUND)
         return tri_fail(TRI_ECONFIG,
                         "train.sample_every wants a tokenizer.json in the run folder (data of text bring it "
@@ -91,19 +98,19 @@ static tri_status tokenizer_find(tri_job *job)
 
 static tri_status form(tri_job *job)
 {
-    if (!job->texts)
+    sample_state *texts = texts_of(job);
+    if (!texts)
         return TRI_OK;
     tri_generate_request request = request_make(job);
     tri_generate_result result = {0};
     if (tri_inventory_is_spread(job->weights_at) || job->config.parallel.tensor_parts > 1) {
-        job->texts->gathered = tri_alloc_bulk((size_t)job->tensors.total * sizeof(float));
-        if (!job->texts->gathered)
+        texts->gathered = tri_alloc_bulk((size_t)job->tensors.total * sizeof(float));
+        if (!texts->gathered)
             return tri_fail(TRI_ENOMEM, "train.sample_every: rank 0 wants %lld bytes for all weights",
                             (long long)(job->tensors.total * (int64_t)sizeof(float)));
     }
     TRI_TRY(tokenizer_find(job));
-    TRI_TRY(
-        tri_generator_create(job->texts->graph, job->texts->tokenizer, 1, job->texts->places, &job->texts->generator));
+    TRI_TRY(tri_generator_create(texts->graph, texts->tokenizer, 1, texts->places, &texts->generator));
     request.max_tokens = 0; /* whether the prompt can be written */
     tri_status status = generate(job, &request, &result);
     tri_generate_result_fini(&result);
@@ -123,11 +130,11 @@ static tri_status weights_read(void *arg, const char *name, int64_t first, int64
     const weights_arg *weights = arg;
     const tri_job *job = weights->job;
     const float *tensor = NULL;
-    if (!job->texts->gathered)
+    if (!texts_of(job)->gathered)
         tensor = weights->values + tri_params_find(job->params, name)->first;
-    for (int i = 0; job->texts->gathered && i < job->tensors.count && !tensor; i++)
+    for (int i = 0; texts_of(job)->gathered && i < job->tensors.count && !tensor; i++)
         if (strcmp(job->tensors.items[i].name, name) == 0)
-            tensor = job->texts->gathered + job->tensors.items[i].first;
+            tensor = texts_of(job)->gathered + job->tensors.items[i].first;
     memcpy(out, tensor + first, (size_t)count * sizeof(float));
     return TRI_OK;
 }
@@ -141,7 +148,7 @@ static tri_status weights_gather(tri_job *job, tri_job_arrays *arrays)
             const float *values;
             count = row->count - at;
             TRI_TRY(tri_inventory_read(job->weights_at, arrays->views[0].host, row->first + at, &count, &values));
-            memcpy(job->texts->gathered + row->first + at, values, (size_t)count * sizeof(float));
+            memcpy(texts_of(job)->gathered + row->first + at, values, (size_t)count * sizeof(float));
         }
     }
     return TRI_OK;
@@ -150,9 +157,9 @@ static tri_status weights_gather(tri_job *job, tri_job_arrays *arrays)
 static tri_status weights_load(tri_job *job, tri_job_arrays *arrays)
 {
     weights_arg arg = {job, arrays->views[0].host};
-    if (job->texts->gathered)
+    if (texts_of(job)->gathered)
         TRI_TRY(weights_gather(job, arrays));
-    return tri_token_graph_load(job->texts->graph, &(tri_weights_source){weights_read, &arg});
+    return tri_token_graph_load(texts_of(job)->graph, &(tri_weights_source){weights_read, &arg});
 }
 
 /* Line by line, no character cut. */
@@ -194,9 +201,9 @@ static tri_status text_sample(tri_job *job)
     TRI_TRY(tri_job_settle(job));
     tri_status status = tri_job_arrays_open(job, false, &arrays);
     if (status == TRI_OK)
-        status = job->texts ? weights_load(job, &arrays) : tri_job_arrays_follow(&arrays, true);
+        status = texts_of(job) ? weights_load(job, &arrays) : tri_job_arrays_follow(&arrays, true);
     tri_job_arrays_close(&arrays);
-    return status == TRI_OK && job->texts ? text_write(job) : status;
+    return status == TRI_OK && texts_of(job) ? text_write(job) : status;
 }
 
 static bool is_due(const tri_job *job)
@@ -205,4 +212,4 @@ static bool is_due(const tri_job *job)
 }
 
 const tri_feature tri_feature_samples = {
-    .name = "samples", .plan = plan, .form = form, .is_due = is_due, .run = text_sample, .part = part};
+    .plan = plan, .form = form, .is_due = is_due, .run = text_sample, .part = part};

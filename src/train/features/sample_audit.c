@@ -14,6 +14,17 @@
 
 #define LANE_BITS 16
 
+typedef struct ledger_state {
+    uint64_t own;       /* marks of this rank's shards of the step under way */
+    uint64_t all;       /* of the batch: of the latest step that the ranks have summed */
+    tri_ledger *ledger; /* rank 0, and whoever may become it; NULL: none is kept */
+} ledger_state;
+
+static ledger_state *state_of(const tri_job *job)
+{
+    return job->states[TRI_FEATURE_LEDGER];
+}
+
 static bool is_kept(const tri_job *job)
 {
     return job->run_folder && !job->servers.client && !tri_sync_is_apart(&job->config.parallel);
@@ -30,19 +41,61 @@ static tri_ledger_plan plan_of(const tri_job *job)
                              .data = job->data.digest};
 }
 
-tri_status tri_job_used_open(tri_job *job)
+bool tri_job_ledger_is_kept(const tri_job *job)
+{
+    return state_of(job)->ledger != NULL;
+}
+
+/* RUN/ledger, where this run keeps one. */
+static tri_status ledger_follow(tri_job *job)
 {
     char path[1200];
     if (!is_kept(job))
         return TRI_OK;
     snprintf(path, sizeof(path), "%s/ledger", job->run_folder);
-    return tri_ledger_open(path, &job->used.ledger);
+    return tri_ledger_open(path, &state_of(job)->ledger);
 }
 
-tri_status tri_job_used_lead(tri_job *job)
+static tri_status ledger_lead(tri_job *job)
 {
     tri_ledger_plan plan = plan_of(job);
-    return job->used.ledger ? tri_ledger_lead(job->used.ledger, &plan, job->step) : TRI_OK;
+    tri_ledger *ledger = state_of(job)->ledger;
+    return ledger ? tri_ledger_lead(ledger, &plan, job->step) : TRI_OK;
+}
+
+static tri_status ledger_open(tri_job *job)
+{
+    if (state_of(job)->ledger)
+        return TRI_OK;
+    TRI_TRY(ledger_follow(job));
+    return ledger_lead(job);
+}
+
+static void ledger_yield(tri_job *job)
+{
+    tri_ledger_yield(state_of(job)->ledger);
+}
+
+static void ledger_lost(tri_job *job)
+{
+    tri_ledger_drop_lead(state_of(job)->ledger);
+}
+
+/* Lines of steps that count no more go. */
+static tri_status ledger_rewind(tri_job *job, int64_t step)
+{
+    tri_ledger_rewind(state_of(job)->ledger, step);
+    return TRI_OK;
+}
+
+static void ledger_flush(tri_job *job)
+{
+    tri_ledger_flush(state_of(job)->ledger);
+}
+
+static void batch_taken(tri_job *job, const tri_loader_batch *batch)
+{
+    state_of(job)->own = batch->marks;
 }
 
 /* Tensor ranks have the same samples, stages have none or the same: one rank of a model speaks for it. */
@@ -54,48 +107,56 @@ static bool speaks(const tri_job *job)
 static tri_status control_put(tri_job *job, tri_control *own)
 {
     for (int lane = 0; lane < TRI_MARK_LANES && speaks(job); lane++)
-        own->samples[lane] = (int64_t)(job->used.own >> (LANE_BITS * lane) & ((1u << TRI_MARK_BITS) - 1));
+        own->samples[lane] = (int64_t)(state_of(job)->own >> (LANE_BITS * lane) & ((1u << TRI_MARK_BITS) - 1));
     return TRI_OK;
 }
 
 static void control_read(tri_job *job, const tri_control *sum)
 {
-    job->used.sum = 0;
+    ledger_state *state = state_of(job);
+    state->all = 0;
     for (int lane = 0; lane < TRI_MARK_LANES; lane++)
-        job->used.sum |= ((uint64_t)sum->samples[lane] & ((1u << TRI_MARK_BITS) - 1)) << (LANE_BITS * lane);
+        state->all |= ((uint64_t)sum->samples[lane] & ((1u << TRI_MARK_BITS) - 1)) << (LANE_BITS * lane);
 }
 
 static void rest_put(const tri_job *job, tri_job_rest *rest)
 {
-    rest->used = job->used.all;
+    rest->samples = state_of(job)->all;
 }
 
-/* Lines of steps that count no more go. */
 static void rest_take(tri_job *job, const tri_job_rest *rest)
 {
-    if (rest->step < job->step)
-        tri_ledger_rewind(job->used.ledger, rest->step);
-    job->used.all = rest->used;
+    state_of(job)->all = rest->samples;
 }
 
 static tri_status step_made(tri_job *job)
 {
-    if (job->used.ledger && job->step > 0)
-        tri_ledger_write(job->used.ledger, job->step - 1, job->used.all, job->elastic.number);
+    const ledger_state *state = state_of(job);
+    if (state->ledger && job->step > 0)
+        tri_ledger_write(state->ledger, job->step - 1, state->all, job->elastic.number);
     return TRI_OK;
 }
 
 static void ledger_close(tri_job *job)
 {
-    if (tri_ledger_close(job->used.ledger) != TRI_OK)
+    ledger_state *state = state_of(job);
+    if (tri_ledger_close(state->ledger) != TRI_OK)
         tri_log(TRI_LOG_WARN, "the ledger is not complete: %s", tri_last_error());
-    job->used.ledger = NULL;
+    state->ledger = NULL;
 }
 
-const tri_feature tri_feature_ledger = {.name = "ledger",
+const tri_feature tri_feature_ledger = {.state_nbytes = sizeof(ledger_state),
                                         .rest_put = rest_put,
                                         .rest_take = rest_take,
                                         .control_put = control_put,
+                                        .batch_taken = batch_taken,
+                                        .files_open = ledger_open,
+                                        .files_follow = ledger_follow,
+                                        .files_lead = ledger_lead,
+                                        .files_yield = ledger_yield,
+                                        .files_lost = ledger_lost,
+                                        .files_rewind = ledger_rewind,
+                                        .files_flush = ledger_flush,
                                         .control_read = control_read,
                                         .step_made = step_made,
                                         .step_missed = step_made,

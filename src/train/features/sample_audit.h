@@ -7,9 +7,7 @@
 
 #include "train/core/job.h"
 
-/* sample_audit.c: RUN/ledger, where this run keeps one: opened on rank 0, and by whoever may become it, which keeps the
- * latest steps until it leads. */
-tri_status tri_job_used_open(tri_job *job);
-tri_status tri_job_used_lead(tri_job *job);
+/* This process writes RUN/ledger, or may come to write it. */
+bool tri_job_ledger_is_kept(const tri_job *job);
 
 #endif

@@ -24,12 +24,13 @@ static tri_status file_open(tri_job *job)
 {
     char lines[1200], *folder;
     bool is_new;
+    tri_job_show *show = tri_show_of(job);
     snprintf(lines, sizeof(lines), "%s/metrics.jsonl", job->run_folder);
     TRI_TRY(tri_monitor_tensorboard_folder(&job->config.monitor, job->run_folder, &folder));
-    tri_status status = tri_tensorboard_open(folder, lines, job->step, &job->show->file, &is_new);
+    tri_status status = tri_tensorboard_open(folder, lines, job->step, &show->file, &is_new);
     tri_free(folder);
     TRI_TRY_IN(status, "while opening the event file of monitor.tensorboard");
-    tri_metrics_reader_set(job->metrics, lines_read, job->show->file);
+    tri_metrics_reader_set(job->metrics, lines_read, show->file);
     if (is_new)
         TRI_TRY(tri_show_head_write(job));
     return is_new || job->elastic.number <= 1 ? tri_show_texts_write(job) : TRI_OK;
@@ -39,30 +40,32 @@ static tri_status form(tri_job *job)
 {
     if (!tri_monitor_tensorboard_is_on(&job->config.monitor) || tri_job_follows(job))
         return TRI_OK;
-    if (!job->show) {
-        job->show = tri_alloc_zero(1, sizeof(*job->show));
-        if (!job->show)
+    tri_job_show *show = tri_show_of(job);
+    if (!show) {
+        show = job->states[TRI_FEATURE_TENSORBOARD] = tri_alloc_zero(1, sizeof(*show));
+        if (!show)
             return TRI_ENOMEM;
         TRI_TRY(tri_show_counts_open(job));
         TRI_TRY(tri_show_pictures_open(job));
     }
-    return job->metrics && job->rank == 0 && !job->show->file ? file_open(job) : TRI_OK;
+    return job->metrics && job->rank == 0 && !show->file ? file_open(job) : TRI_OK;
 }
 
-void tri_job_show_yield(tri_job *job)
+static void files_yield(tri_job *job)
 {
-    if (!job->show || !job->show->file)
+    tri_job_show *show = tri_show_of(job);
+    if (!show || !show->file)
         return;
     if (job->metrics)
         tri_metrics_reader_set(job->metrics, NULL, NULL);
-    tri_tensorboard_close(job->show->file);
-    job->show->file = NULL;
+    tri_tensorboard_close(show->file);
+    show->file = NULL;
 }
 
 /* The metrics are closed: all lines were read. */
 static void show_close(tri_job *job)
 {
-    tri_job_show *show = job->show;
+    tri_job_show *show = tri_show_of(job);
     if (!show)
         return;
     if (show->file) {
@@ -78,7 +81,7 @@ static void show_close(tri_job *job)
     tri_free(show->samples.targets);
     tri_string_fini(&show->body.out);
     tri_free(show);
-    job->show = NULL;
+    job->states[TRI_FEATURE_TENSORBOARD] = NULL;
 }
 
 static bool is_due(const tri_job *job, int64_t every)
@@ -89,13 +92,13 @@ static bool is_due(const tri_job *job, int64_t every)
 static bool show_is_due(const tri_job *job)
 {
     const tri_monitor_config *config = &job->config.monitor;
-    return job->show && (is_due(job, config->histogram_every) || is_due(job, config->image_every));
+    return tri_show_of(job) && (is_due(job, config->histogram_every) || is_due(job, config->image_every));
 }
 
 static tri_status show_write(tri_job *job)
 {
     const tri_monitor_config *config = &job->config.monitor;
-    tri_job_show *show = job->show;
+    tri_job_show *show = tri_show_of(job);
     TRI_TRY(tri_job_settle(job));
     if (is_due(job, config->histogram_every))
         TRI_TRY(tri_show_counts_write(job));
@@ -106,7 +109,8 @@ static tri_status show_write(tri_job *job)
     return TRI_OK;
 }
 
-const tri_feature tri_feature_tensorboard = {.name = "tensorboard",
+const tri_feature tri_feature_tensorboard = {.files_yield = files_yield,
+                                             .files_lost = files_yield,
                                              .evaluated_batch = tri_show_batch,
                                              .form = form,
                                              .wants_gradients = tri_show_wants_gradients,

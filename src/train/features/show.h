@@ -6,7 +6,7 @@
 #define TRI_TRAIN_SHOW_H
 
 #include "monitor/tensorboard.h"
-#include "train/core/job.h"
+#include "train/core/features.h"
 
 #define TRI_SHOW_SAMPLES 16
 
@@ -18,7 +18,7 @@ typedef struct tri_show_samples {
     int32_t *targets;
 } tri_show_samples;
 
-struct tri_job_show {
+typedef struct tri_job_show {
     tri_tensorboard *file;        /* rank 0; NULL elsewhere */
     int64_t *gradients, *weights; /* [tensors][TRI_HISTOGRAM_BINS]; NULL: not wanted */
     int64_t *threads;             /* [threads][TRI_HISTOGRAM_BINS]: counts under way */
@@ -26,7 +26,13 @@ struct tri_job_show {
     int64_t gradients_step; /* that they were counted in; -1: none since they were written */
     tri_show_samples samples;
     tri_proto body;
-};
+} tri_job_show;
+
+/* NULL: monitor.tensorboard is off. */
+static inline tri_job_show *tri_show_of(const tri_job *job)
+{
+    return job->states[TRI_FEATURE_TENSORBOARD];
+}
 
 /* show_counts.c: distributions of this step, into show->body on rank 0; collective where the model is spread. */
 tri_status tri_show_counts_open(tri_job *job);

@@ -21,7 +21,7 @@ static size_t counts_nbytes(const tri_job *job)
 
 tri_status tri_show_counts_open(tri_job *job)
 {
-    tri_job_show *show = job->show;
+    tri_job_show *show = tri_show_of(job);
     show->gradients_step = -1;
     if (job->config.monitor.histogram_every == 0)
         return TRI_OK;
@@ -51,7 +51,7 @@ static void tile_count(void *arg, int64_t tile)
 
 static void values_count(tri_job *job, int64_t *counts, const float *values, int64_t count, float scale)
 {
-    tri_job_show *show = job->show;
+    tri_job_show *show = tri_show_of(job);
     int threads = job->threads < show->thread_count ? job->threads : show->thread_count;
     count_arg arg = {show->threads, values, count, scale};
     memset(show->threads, 0, (size_t)threads * TRI_HISTOGRAM_BINS * sizeof(int64_t));
@@ -93,15 +93,16 @@ static tri_status counts_meet(tri_job *job, int64_t *counts, bool whole, const c
 /* Those of parameter servers are there. */
 bool tri_show_wants_gradients(const tri_job *job)
 {
+    const tri_job_show *show = tri_show_of(job);
     int64_t every = job->config.monitor.histogram_every;
-    return job->show && job->show->gradients && !job->sync->ops->squares &&
+    return show && show->gradients && !job->sync->ops->squares &&
            ((job->step + 1) % every == 0 || job->step + 1 == job->steps);
 }
 
 tri_status tri_show_gradients(tri_job *job, float scale)
 {
     const tri_sync *sync = job->sync;
-    tri_job_show *show = job->show;
+    tri_job_show *show = tri_show_of(job);
     if (sync->whole && job->mesh.data_rank > 0)
         return TRI_OK;
     memset(show->gradients, 0, counts_nbytes(job));
@@ -117,20 +118,21 @@ tri_status tri_show_gradients(tri_job *job, float scale)
 
 static tri_status weights_count(tri_job *job)
 {
+    tri_job_show *show = tri_show_of(job);
     const tri_params *params = job->params;
     tri_device_view view;
-    memset(job->show->weights, 0, counts_nbytes(job));
+    memset(show->weights, 0, counts_nbytes(job));
     if (!params->share && job->mesh.data_rank > 0)
         return TRI_OK;
     TRI_TRY(
         tri_device_view_open(&view, params->device, params->values, (size_t)tri_params_held(params) * sizeof(float)));
     if (!params->share)
-        slice_count(job, job->show->weights, (tri_slice){0, params->count}, view.host, 1, false);
+        slice_count(job, show->weights, (tri_slice){0, params->count}, view.host, 1, false);
     const float *values = view.host;
     for (int i = 0; params->share && i < params->share_count; values += params->share[i++].count)
-        slice_count(job, job->show->weights, params->share[i], values, 1, false);
+        slice_count(job, show->weights, params->share[i], values, 1, false);
     tri_device_view_close(&view);
-    return counts_meet(job, job->show->weights, !params->share, "distributions of weights");
+    return counts_meet(job, show->weights, !params->share, "distributions of weights");
 }
 
 static void counts_put(tri_job *job, const char *group, const int64_t *counts)
@@ -138,13 +140,13 @@ static void counts_put(tri_job *job, const char *group, const int64_t *counts)
     char tag[256];
     for (int t = 0; t < job->tensors.count; t++) {
         snprintf(tag, sizeof(tag), "%s/%.200s", group, job->tensors.items[t].name);
-        tri_summary_histogram(&job->show->body, tag, counts + (int64_t)t * TRI_HISTOGRAM_BINS);
+        tri_summary_histogram(&tri_show_of(job)->body, tag, counts + (int64_t)t * TRI_HISTOGRAM_BINS);
     }
 }
 
 tri_status tri_show_counts_write(tri_job *job)
 {
-    tri_job_show *show = job->show;
+    tri_job_show *show = tri_show_of(job);
     TRI_TRY(weights_count(job));
     if (!show->file)
         return TRI_OK;

@@ -146,14 +146,15 @@ static tri_status hparams_list(hparam_list *list, const tri_config *config)
 
 static tri_status hparams_write(tri_job *job)
 {
+    tri_job_show *show = tri_show_of(job);
     hparam_list *list = tri_alloc_zero(1, sizeof(*list));
     if (!list)
         return TRI_ENOMEM;
     tri_status status = hparams_list(list, &job->config);
     if (status == TRI_OK) {
-        tri_summary_session_start(&job->show->body, list->items, list->count, tri_tensorboard_metrics,
+        tri_summary_session_start(&show->body, list->items, list->count, tri_tensorboard_metrics,
                                   tri_tensorboard_metric_count, (double)tri_wall_ns() / 1e9);
-        tri_tensorboard_write(job->show->file, TRI_EVENT_HEAD, 0, &job->show->body);
+        tri_tensorboard_write(show->file, TRI_EVENT_HEAD, 0, &show->body);
     }
     tri_arena_fini(&list->arena);
     tri_free(list);
@@ -164,14 +165,15 @@ static tri_status hparams_write(tri_job *job)
 
 tri_status tri_show_head_write(tri_job *job)
 {
+    tri_job_show *show = tri_show_of(job);
     tri_model *model = NULL;
     TRI_TRY(hparams_write(job));
     if (!job->config.model) /* the program's own model is gone by now */
         return TRI_OK;
     TRI_TRY(tri_model_build(job->config.model, job->info.sample, job->info.classes, &model));
-    graph_put(&job->show->body, model);
+    graph_put(&show->body, model);
     tri_model_destroy(model);
-    tri_tensorboard_write(job->show->file, TRI_EVENT_HEAD, 0, &job->show->body);
+    tri_tensorboard_write(show->file, TRI_EVENT_HEAD, 0, &show->body);
     return TRI_OK;
 }
 
@@ -182,7 +184,7 @@ static tri_status config_put(tri_job *job)
     if (status == TRI_OK)
         status = tri_string_appendf(&text, "```yaml\n%s```\n", tri_string_text(&plain));
     if (status == TRI_OK)
-        tri_summary_text(&job->show->body, "run/config", tri_string_text(&text));
+        tri_summary_text(&tri_show_of(job)->body, "run/config", tri_string_text(&text));
     tri_string_fini(&plain);
     tri_string_fini(&text);
     return status;
@@ -190,6 +192,7 @@ static tri_status config_put(tri_job *job)
 
 tri_status tri_show_texts_write(tri_job *job)
 {
+    tri_job_show *show = tri_show_of(job);
     char layout[64];
     tri_string about = {0};
     TRI_TRY(config_put(job));
@@ -197,10 +200,10 @@ tri_status tri_show_texts_write(tri_job *job)
                                            job->world == 1 ? "" : "s", tri_mesh_print(&job->mesh, layout), job->threads,
                                            job->threads == 1 ? "" : "s", job->bits);
     if (status == TRI_OK)
-        tri_summary_text(&job->show->body, "run/layout", tri_string_text(&about));
+        tri_summary_text(&show->body, "run/layout", tri_string_text(&about));
     if (job->config.monitor.notes[0])
-        tri_summary_text(&job->show->body, "run/notes", job->config.monitor.notes);
+        tri_summary_text(&show->body, "run/notes", job->config.monitor.notes);
     tri_string_fini(&about);
-    tri_tensorboard_write(job->show->file, TRI_EVENT_MODEL, job->step, &job->show->body);
+    tri_tensorboard_write(show->file, TRI_EVENT_MODEL, job->step, &show->body);
     return status;
 }

@@ -120,7 +120,7 @@ static tri_status filters_draw(tri_job *job, small_image filter, const float *va
         tile_draw(&picture, GAP + i % columns * wide, GAP + i / columns * high, &filter);
     }
     snprintf(tag, sizeof(tag), "filters/%.200s", first->name);
-    tri_status status = tri_summary_picture(&job->show->body, tag, &picture);
+    tri_status status = tri_summary_picture(&tri_show_of(job)->body, tag, &picture);
     tri_free(picture.pixels);
     return status;
 }
@@ -146,7 +146,7 @@ static tri_status filters_write(tri_job *job, float *array)
         return tri_inventory_is_spread(job->weights_at) ? tri_inventory_give(job->weights_at, array, 0) : TRI_OK;
     float *values = tri_alloc((size_t)job->tensors.items[0].count * sizeof(float));
     tri_status status = values ? filters_read(job, array, values) : TRI_ENOMEM;
-    if (status == TRI_OK && job->show->file)
+    if (status == TRI_OK && tri_show_of(job)->file)
         status = filters_draw(job, shape, values);
     tri_free(values);
     return status;
@@ -156,7 +156,7 @@ static tri_status filters_write(tri_job *job, float *array)
 
 tri_status tri_show_pictures_open(tri_job *job)
 {
-    tri_show_samples *samples = &job->show->samples;
+    tri_show_samples *samples = &tri_show_of(job)->samples;
     bool classes = job->info.classes > 1 && tri_shape_count(job->info.target) == 1;
     if (job->config.monitor.image_every == 0 || !is_image(job->info.sample) || !classes)
         return TRI_OK;
@@ -170,7 +170,8 @@ tri_status tri_show_pictures_open(tri_job *job)
 
 void tri_show_batch(tri_job *job, const tri_batch *batch)
 {
-    tri_show_samples *samples = job->show ? &job->show->samples : NULL;
+    tri_job_show *show = tri_show_of(job);
+    tri_show_samples *samples = show ? &show->samples : NULL;
     const float *logits = samples && samples->targets && job->graph ? tri_graph_logits(job->graph) : NULL;
     if (!logits || job->rank > 0 || !batch->input || !batch->target)
         return;
@@ -233,7 +234,8 @@ static void sample_draw(tri_picture *picture, int64_t x, int64_t y, const tri_sh
 
 static tri_status samples_draw(tri_job *job)
 {
-    const tri_show_samples *samples = &job->show->samples;
+    tri_job_show *show = tri_show_of(job);
+    const tri_show_samples *samples = &show->samples;
     const int64_t *dim = job->info.sample.dim;
     tri_picture picture;
     small_image sample = {.height = dim[0],
@@ -247,14 +249,15 @@ static tri_status samples_draw(tri_job *job)
     TRI_TRY(picture_make(&picture, columns * wide + GAP, rows * high + GAP));
     for (int64_t i = 0; i < samples->count; i++)
         sample_draw(&picture, GAP + i % columns * wide, GAP + i / columns * high, samples, i, &sample);
-    tri_status status = tri_summary_picture(&job->show->body, PREDICTED_TAG, &picture);
+    tri_status status = tri_summary_picture(&show->body, PREDICTED_TAG, &picture);
     tri_free(picture.pixels);
     return status;
 }
 
 static tri_status samples_tell(tri_job *job)
 {
-    const tri_show_samples *samples = &job->show->samples;
+    tri_job_show *show = tri_show_of(job);
+    const tri_show_samples *samples = &show->samples;
     tri_string text = {0};
     tri_status status =
         tri_string_append(&text, "| sample | taken for | probability | is |\n| --- | --- | --- | --- |\n");
@@ -265,19 +268,20 @@ static tri_status samples_tell(tri_job *job)
                                     probability_of(logits, samples->classes, found), (int)samples->targets[i]);
     }
     if (status == TRI_OK)
-        tri_summary_text(&job->show->body, PREDICTED_TAG "/table", tri_string_text(&text));
+        tri_summary_text(&show->body, PREDICTED_TAG "/table", tri_string_text(&text));
     tri_string_fini(&text);
     return status;
 }
 
 tri_status tri_show_pictures_write(tri_job *job)
 {
+    const tri_job_show *show = tri_show_of(job);
     tri_job_arrays arrays;
     tri_status status = tri_job_arrays_open(job, false, &arrays);
     if (status == TRI_OK)
         status = filters_write(job, arrays.views[0].host);
     tri_job_arrays_close(&arrays);
-    if (status == TRI_OK && job->show->file && job->show->samples.count > 0) {
+    if (status == TRI_OK && show->file && show->samples.count > 0) {
         status = samples_draw(job);
         if (status == TRI_OK)
             status = samples_tell(job);

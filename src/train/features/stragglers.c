@@ -13,15 +13,32 @@
 
 #include "base/log.h"
 #include "net/host.h"
-#include "train/core/job.h"
+#include "train/core/features.h"
 #include "train/features/observers.h"
 
 #define JUDGE_S 0.5
 
-tri_status tri_job_stragglers_open(tri_job *job)
+/* Seconds of each rank's own work, where there are several. */
+typedef struct straggler_state {
+    double *busy;         /* [world]: since it was judged last; NULL: nobody looks */
+    double *sorted;       /* [world] */
+    bool *named;          /* [world]: slow when it was judged last */
+    int64_t judged_steps; /* in busy */
+} straggler_state;
+
+static void part(tri_job *job)
 {
-    tri_job_stragglers *all = &job->stragglers;
-    if (job->config.train.on_straggler == TRI_STRAGGLER_OFF)
+    straggler_state *all = job->states[TRI_FEATURE_STRAGGLERS];
+    tri_free(all->busy);
+    tri_free(all->named);
+    *all = (straggler_state){0};
+}
+
+static tri_status form(tri_job *job)
+{
+    straggler_state *all = job->states[TRI_FEATURE_STRAGGLERS];
+    part(job);
+    if (job->config.train.on_straggler == TRI_STRAGGLER_OFF || job->servers.client || !tri_job_watch_is_on(job))
         return TRI_OK;
     all->busy = tri_alloc_zero(2 * (size_t)job->world, sizeof(double));
     all->named = tri_alloc_zero((size_t)job->world, sizeof(bool));
@@ -31,14 +48,6 @@ tri_status tri_job_stragglers_open(tri_job *job)
     return TRI_OK;
 }
 
-void tri_job_stragglers_close(tri_job *job)
-{
-    tri_job_stragglers *all = &job->stragglers;
-    tri_free(all->busy);
-    tri_free(all->named);
-    *all = (tri_job_stragglers){.leaves = all->leaves};
-}
-
 static int number_order(const void *a, const void *b)
 {
     const double *left = a, *right = b;
@@ -46,7 +55,7 @@ static int number_order(const void *a, const void *b)
 }
 
 /* Of two in the middle the faster one: of two workers one may be slow. */
-static double median_of(tri_job_stragglers *all, int count)
+static double median_of(straggler_state *all, int count)
 {
     memcpy(all->sorted, all->busy, (size_t)count * sizeof(double));
     qsort(all->sorted, (size_t)count, sizeof(double), number_order);
@@ -56,16 +65,17 @@ static double median_of(tri_job_stragglers *all, int count)
 /* This rank is asked to leave. */
 static void leave_try(tri_job *job)
 {
-    const tri_job_elastic *elastic = &job->elastic;
-    job->stragglers.leaves = elastic->may_go && elastic->may_go(elastic->called_arg);
-    if (!job->stragglers.leaves)
+    tri_job_elastic *elastic = &job->elastic;
+    if (elastic->may_go && elastic->may_go(elastic->called_arg))
+        elastic->leave_reason = "it is much slower than the others";
+    else
         tri_log(TRI_LOG_WARN, "stays, although it is slow: too few would be left (--elastic), and no spare waits");
 }
 
 /* By all ranks, in the same step: the one that is meant says where it is. */
 static tri_status straggler_tell(tri_job *job, int rank, double median)
 {
-    tri_job_stragglers *all = &job->stragglers;
+    straggler_state *all = job->states[TRI_FEATURE_STRAGGLERS];
     char host[TRI_HOST_NAME_NBYTES] = "", why[320], text[800];
     const char *then = "";
     double steps = (double)all->judged_steps;
@@ -92,7 +102,7 @@ static tri_status straggler_tell(tri_job *job, int rank, double median)
 
 static tri_status judge(tri_job *job)
 {
-    tri_job_stragglers *all = &job->stragglers;
+    straggler_state *all = job->states[TRI_FEATURE_STRAGGLERS];
     double median = median_of(all, job->world);
     for (int r = 0; r < job->world; r++) {
         bool slow = all->busy[r] > job->config.train.straggler_factor * median;
@@ -107,7 +117,7 @@ static tri_status judge(tri_job *job)
 
 tri_status tri_job_stragglers_judge(tri_job *job, const tri_slow_row *rows, int64_t steps)
 {
-    tri_job_stragglers *all = &job->stragglers;
+    straggler_state *all = job->states[TRI_FEATURE_STRAGGLERS];
     double most = 0;
     if (!all->busy)
         return TRI_OK;
@@ -118,3 +128,5 @@ tri_status tri_job_stragglers_judge(tri_job *job, const tri_slow_row *rows, int6
     }
     return most >= JUDGE_S && all->judged_steps >= job->config.train.straggler_steps ? judge(job) : TRI_OK;
 }
+
+const tri_feature tri_feature_stragglers = {.state_nbytes = sizeof(straggler_state), .form = form, .part = part};

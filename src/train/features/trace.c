@@ -21,39 +21,47 @@
 #define RING_COUNT 65536 /* of the ring */
 #define PINGS      16
 
-struct tri_job_trace {
+typedef struct trace_state {
     tri_trace_window window;
     int64_t begin_ns; /* 0: it has not begun */
     bool over, asked; /* asked: by a signal */
     bool late;        /* this worker has heard of it when it had begun */
-};
+} trace_state;
+
+/* NULL: no trace was asked for. */
+static trace_state *trace_of(const tri_job *job)
+{
+    return job->states[TRI_FEATURE_TRACE];
+}
 
 static tri_status form(tri_job *job)
 {
-    if (job->trace || !job->config.monitor.trace[0])
+    trace_state *trace = trace_of(job);
+    if (trace || !job->config.monitor.trace[0])
         return TRI_OK;
-    job->trace = tri_alloc_zero(1, sizeof(*job->trace));
-    if (!job->trace)
+    trace = job->states[TRI_FEATURE_TRACE] = tri_alloc_zero(1, sizeof(*trace));
+    if (!trace)
         return TRI_ENOMEM;
-    TRI_TRY_IN(tri_trace_window_read(job->config.monitor.trace, &job->trace->window), "monitor.trace");
-    return tri_job_number(job) == 0 ? tri_trace_path_check(job->trace->window.path) : TRI_OK;
+    TRI_TRY_IN(tri_trace_window_read(job->config.monitor.trace, &trace->window), "monitor.trace");
+    return tri_job_number(job) == 0 ? tri_trace_path_check(trace->window.path) : TRI_OK;
 }
 
 bool tri_job_trace_is_due(const tri_job *job)
 {
-    return job->trace && !job->trace->over;
+    const trace_state *trace = trace_of(job);
+    return trace && !trace->over;
 }
 
 /* Of workers of servers, one that is past the window tells that it has nothing to tell. */
 tri_status tri_job_trace_ask_at(tri_job *job, int64_t from, int64_t to)
 {
     char folder[1100];
-    tri_job_trace *trace = job->trace;
+    trace_state *trace = trace_of(job);
     if (tri_job_follows(job) && job->step > to)
         return tri_job_trace_give(job, from, &(tri_trace_rank){.lost = true}, true);
-    if (!trace && !(trace = job->trace = tri_alloc_zero(1, sizeof(*trace))))
+    if (!trace && !(trace = job->states[TRI_FEATURE_TRACE] = tri_alloc_zero(1, sizeof(*trace))))
         return TRI_ENOMEM;
-    *trace = (tri_job_trace){
+    *trace = (trace_state){
         .asked = true, .late = job->step > from, .window = {.from = from, .to = to < job->steps ? to : job->steps - 1}};
     if (tri_job_follows(job))
         return TRI_OK;
@@ -68,7 +76,7 @@ tri_status tri_job_trace_ask_at(tri_job *job, int64_t from, int64_t to)
 
 tri_status tri_job_trace_ask(tri_job *job, int steps)
 {
-    const tri_job_trace *trace = job->trace;
+    const trace_state *trace = trace_of(job);
     if (!job->run_folder || job->step >= job->steps)
         return TRI_OK;
     if (!tri_job_trace_is_due(job))
@@ -81,8 +89,7 @@ tri_status tri_job_trace_ask(tri_job *job, int steps)
 
 static void part(tri_job *job)
 {
-    tri_job_trace *trace = job->trace;
-    job->asks = (tri_job_asks){.own = job->asks.own};
+    trace_state *trace = trace_of(job);
     if (!trace || !trace->asked || trace->over)
         return;
     trace->over = true;
@@ -94,13 +101,13 @@ static void part(tri_job *job)
 
 static void trace_close(tri_job *job)
 {
-    tri_free(job->trace);
-    job->trace = NULL;
+    tri_free(trace_of(job));
+    job->states[TRI_FEATURE_TRACE] = NULL;
 }
 
 static tri_status step_begin(tri_job *job)
 {
-    tri_job_trace *trace = job->trace;
+    trace_state *trace = trace_of(job);
     if (!trace || trace->over || trace->begin_ns != 0 || job->step < trace->window.from)
         return TRI_OK;
     trace->begin_ns = job->roles.step_start_ns;
@@ -110,7 +117,8 @@ static tri_status step_begin(tri_job *job)
 
 static void span(const tri_job *job, const char *what, int64_t start_ns, int64_t end_ns)
 {
-    if (!job->trace || job->trace->over || job->trace->begin_ns == 0)
+    const trace_state *trace = trace_of(job);
+    if (!trace || trace->over || trace->begin_ns == 0)
         return;
     tri_event_write(&(tri_event){.start_ns = start_ns,
                                  .duration_ns = end_ns - start_ns,
@@ -122,6 +130,7 @@ static void span(const tri_job *job, const char *what, int64_t start_ns, int64_t
 /* What this rank remembers of the window. */
 static tri_status rows_read(const tri_job *job, tri_trace_rank *own)
 {
+    int64_t begin_ns = trace_of(job)->begin_ns, end_ns = tri_now_ns();
     tri_event *events = tri_alloc(RING_COUNT * sizeof(*events));
     own->rows = tri_alloc_zero(RING_COUNT, sizeof(*own->rows));
     if (!events || !own->rows) {
@@ -129,15 +138,14 @@ static tri_status rows_read(const tri_job *job, tri_trace_rank *own)
         return TRI_ENOMEM;
     }
     uint64_t count = tri_event_read(events, RING_COUNT);
-    int64_t end_ns = tri_now_ns();
     for (uint64_t i = 0; i < count; i++) {
-        if (events[i].rank != job->rank || events[i].start_ns < job->trace->begin_ns || events[i].start_ns > end_ns)
+        if (events[i].rank != job->rank || events[i].start_ns < begin_ns || events[i].start_ns > end_ns)
             continue;
         tri_trace_row *row = &own->rows[own->count++];
         *row = (tri_trace_row){events[i].start_ns, events[i].duration_ns, events[i].nbytes, events[i].sequence, ""};
         snprintf(row->what, sizeof(row->what), "%s", events[i].what);
     }
-    own->lost = count == RING_COUNT && events[0].start_ns > job->trace->begin_ns;
+    own->lost = count == RING_COUNT && events[0].start_ns > begin_ns;
     tri_free(events);
     return TRI_OK;
 }
@@ -203,7 +211,7 @@ static tri_status take(tri_job *job, int other, tri_trace_rank *rank)
 
 static void file_write(const tri_job *job, tri_trace_rank *ranks, int count, const tri_trace_servers *servers)
 {
-    const tri_trace_window *window = &job->trace->window;
+    const tri_trace_window *window = &trace_of(job)->window;
     bool lost = false;
     int silent = 0;
     for (int r = 0; r < count; r++) {
@@ -238,8 +246,9 @@ static tri_status ranks_meet(tri_job *job, const tri_trace_rank *own, tri_trace_
 
 static tri_status collect(tri_job *job)
 {
-    const tri_job_trace *trace = job->trace;
-    const bool of_all = !job->servers.client || job->watch || !trace->asked; /* of that others hear by their looks */
+    const trace_state *trace = trace_of(job);
+    const bool of_all =
+        !job->servers.client || tri_job_watch_is_on(job) || !trace->asked; /* of that others hear by their looks */
     const int count = of_all ? tri_job_count(job) : 1;
     tri_trace_rank *ranks = tri_alloc_zero((size_t)count, sizeof(*ranks)), own = {0};
     tri_trace_servers servers = {0};
@@ -267,7 +276,7 @@ static tri_status collect(tri_job *job)
  * then, or it traces what is left. */
 static tri_status step_end(tri_job *job)
 {
-    tri_job_trace *trace = job->trace;
+    trace_state *trace = trace_of(job);
     if (!trace || trace->over)
         return TRI_OK;
     int64_t end = trace->window.to + 1 < job->steps ? trace->window.to + 1 : job->steps;
@@ -286,10 +295,5 @@ static tri_status step_end(tri_job *job)
     return TRI_OK;
 }
 
-const tri_feature tri_feature_trace = {.name = "trace",
-                                       .span = span,
-                                       .form = form,
-                                       .step_begin = step_begin,
-                                       .step_end = step_end,
-                                       .part = part,
-                                       .close = trace_close};
+const tri_feature tri_feature_trace = {
+    .span = span, .form = form, .step_begin = step_begin, .step_end = step_end, .part = part, .close = trace_close};

@@ -30,6 +30,35 @@
 #define COST_LIMIT  0.02
 #define RECORD_INTS 13
 
+typedef struct verify_state {
+    int64_t every;     /* steps; 0: nothing is compared */
+    uint64_t *digests; /* [tiles of the store] */
+    int64_t drops;     /* of all copies */
+    int64_t repairs;   /* of what is here */
+    int64_t compared;  /* the step before which all were alike last */
+    int in_a_row;      /* repairs of this step */
+} verify_state;
+
+static verify_state *verify_of(const tri_job *job)
+{
+    return job->states[TRI_FEATURE_REPLICAS];
+}
+
+bool tri_job_replicas_are_compared(const tri_job *job)
+{
+    return verify_of(job)->every > 0;
+}
+
+int64_t tri_job_repairs(const tri_job *job)
+{
+    return verify_of(job)->repairs;
+}
+
+void tri_job_repairs_add(tri_job *job)
+{
+    verify_of(job)->repairs++;
+}
+
 /* --- who has the same --- */
 
 /* The ranks with the same weights (array 0) or optimizer's state; NULL: nobody else has this rank's. */
@@ -61,24 +90,26 @@ static double hashed_nbytes(const tri_job *job)
 
 static tri_status form(tri_job *job)
 {
-    job->verify.compared = job->step;
+    verify_state *verify = verify_of(job);
+    verify->compared = job->step;
     bool alike = !tri_job_is_apart(job) && !job->servers.client && job->world > 1;
     bool several = job->spread == TRI_SPREAD_WEIGHTS ? job->mesh.zero < job->mesh.data : job->mesh.data > 1;
     if (!alike || !several)
         return TRI_OK;
-    job->verify.every = tri_job_verify_steps(job, hashed_nbytes(job));
-    if (job->verify.every == 0)
+    verify->every = tri_job_verify_steps(job, hashed_nbytes(job));
+    if (verify->every == 0)
         return TRI_OK;
     size_t tiles = (size_t)(tri_params_held(job->params) / TILE_COUNT + 1);
-    job->verify.digests = tri_alloc_zero(tiles, sizeof(uint64_t));
-    return job->verify.digests ? TRI_OK : TRI_ENOMEM;
+    verify->digests = tri_alloc_zero(tiles, sizeof(uint64_t));
+    return verify->digests ? TRI_OK : TRI_ENOMEM;
 }
 
 static void part(tri_job *job)
 {
-    tri_free(job->verify.digests);
-    job->verify.digests = NULL;
-    job->verify.every = 0;
+    verify_state *verify = verify_of(job);
+    tri_free(verify->digests);
+    verify->digests = NULL;
+    verify->every = 0;
 }
 
 /* --- hashes --- */
@@ -99,12 +130,13 @@ static void digest_tile(void *arg, int64_t tile)
 /* Of all elements that are here, padding too; tiles may be hashed in any order. */
 static uint64_t digest_of(const tri_job *job, const float *values, int64_t count)
 {
-    digest_arg arg = {values, count, job->verify.digests};
+    verify_state *verify = verify_of(job);
+    digest_arg arg = {values, count, verify->digests};
     int64_t tiles = (count + TILE_COUNT - 1) / TILE_COUNT;
     uint64_t digest = 0;
     tri_tiles_run(job->threads, tiles, digest_tile, &arg);
     for (int64_t i = 0; i < tiles; i++)
-        digest += job->verify.digests[i];
+        digest += verify->digests[i];
     return digest;
 }
 
@@ -126,7 +158,8 @@ static tri_status figures_make(tri_job *job, int64_t figures[2])
 
 static tri_status control_put(tri_job *job, tri_control *own)
 {
-    if (job->verify.every == 0 || job->step % job->verify.every != 0)
+    const verify_state *verify = verify_of(job);
+    if (verify->every == 0 || job->step % verify->every != 0)
         return TRI_OK;
     TRI_TRY(tri_job_settle(job));
     return figures_make(job, own->weights);
@@ -134,26 +167,28 @@ static tri_status control_put(tri_job *job, tri_control *own)
 
 static void control_read(tri_job *job, const tri_control *sum)
 {
+    verify_state *verify = verify_of(job);
     (void)sum; /* zeros: the step does not go on before */
-    if (job->verify.every > 0 && job->step % job->verify.every == 0)
-        job->verify.compared = job->step;
+    if (verify->every > 0 && job->step % verify->every == 0)
+        verify->compared = job->step;
 }
 
 static void rest_put(const tri_job *job, tri_job_rest *rest)
 {
-    rest->drops = (int32_t)job->verify.drops;
+    rest->drops = (int32_t)verify_of(job)->drops;
 }
 
 /* A step that is redone takes none back. */
 static void rest_take(tri_job *job, const tri_job_rest *rest)
 {
-    if (rest->drops > job->verify.drops)
-        job->verify.drops = rest->drops;
+    verify_state *verify = verify_of(job);
+    if (rest->drops > verify->drops)
+        verify->drops = rest->drops;
 }
 
 static tri_status step_begin(tri_job *job)
 {
-    job->verify.in_a_row = 0;
+    verify_of(job)->in_a_row = 0;
     return TRI_OK;
 }
 
@@ -286,7 +321,7 @@ static void replicas_close(replicas *found)
 
 static verdict verdict_of(const tri_job *job, const replicas *found)
 {
-    verdict own = {.state = SAME, .number = -1, .own = job->verify.own};
+    verdict own = {.state = SAME, .number = -1, .own = verify_of(job)->repairs};
     tri_host_name(own.host);
     for (int a = found->count - 1; a >= 0; a--) { /* the first array decides */
         const replica *item = &found->items[a];
@@ -330,7 +365,7 @@ static int ranks_print(const tri_job *job, const verdict *all, int state, char *
 
 void tri_job_verify_late(tri_job *job, int64_t step)
 {
-    int64_t steps = step - job->verify.compared;
+    int64_t steps = step - verify_of(job)->compared;
     if (steps <= 1 || strcmp(job->bits, "reproducible") != 0)
         return;
     snprintf(job->bits, sizeof(job->bits), TRI_BITS_LATE "for up to %lld steps before step %lld)", (long long)steps,
@@ -363,14 +398,15 @@ tri_status tri_job_put_out(tri_job *job, int rank, const char *what)
 
 tri_status tri_job_verify_drop(tri_job *job, const char *what)
 {
+    verify_state *verify = verify_of(job);
     int64_t limit = job->config.train.guard_limit;
-    bool drops = job->elastic.on && (limit == 0 || job->verify.drops < limit);
+    bool drops = job->elastic.on && (limit == 0 || verify->drops < limit);
     tri_status status = tri_fail(TRI_ENUMERIC, "%s: a memory or a processor fails; %s", what,
                                  drops ? "none of them counts" : "the newest checkpoint is from before (--resume)");
     char message[TRI_ERROR_NBYTES];
     if (!drops)
         return status;
-    job->verify.drops++;
+    verify->drops++;
     job->elastic.dropped = true; /* whatever becomes of the next call */
     snprintf(message, sizeof(message), "%s", tri_last_error());
     (void)tri_barrier(job->group, NULL); /* nobody fails before all know why */
@@ -389,7 +425,7 @@ tri_status tri_job_verify_tie(tri_job *job, const char *ranks)
 static int worn_find(const tri_job *job, const verdict *all)
 {
     for (int r = 0; r < job->world; r++)
-        if (all[r].state == REPAIRED && tri_job_verify_is_worn(job, all[r].own, job->verify.in_a_row))
+        if (all[r].state == REPAIRED && tri_job_verify_is_worn(job, all[r].own, verify_of(job)->in_a_row))
             return r;
     return -1;
 }
@@ -406,22 +442,23 @@ static tri_status worn_tell(tri_job *job, const verdict *all, int rank)
 
 static tri_status verdicts_tell(tri_job *job, const verdict *all)
 {
+    verify_state *verify = verify_of(job);
     char ranks[600], text[800];
     if (ranks_print(job, all, UNDECIDED, ranks, sizeof(ranks)) > 0)
         return tri_job_verify_tie(job, ranks);
     bool any = ranks_print(job, all, REPAIRED, ranks, sizeof(ranks)) > 0;
     if (!any)
         snprintf(ranks, sizeof(ranks), "for a moment, no longer");
-    job->verify.in_a_row++;
+    verify->in_a_row++;
     int worn = worn_find(job, all);
     if (worn >= 0)
         return worn_tell(job, all, worn);
-    if (!any && job->verify.in_a_row > MOST_ROWS)
+    if (!any && verify->in_a_row > MOST_ROWS)
         return tri_fail(TRI_ENUMERIC,
                         "replicas of the weights differ again and again before step %lld, each time for a moment: a "
                         "memory or a processor fails",
                         (long long)job->step);
-    job->verify.own += all[job->rank].state == REPAIRED;
+    verify->repairs += all[job->rank].state == REPAIRED;
     tri_counter_add(TRI_COUNT_REPAIRS, 1);
     tri_job_verify_late(job, job->step);
     snprintf(text, sizeof(text), "before step %lld weights differ from the other replicas': %s: repaired from these",
@@ -484,8 +521,9 @@ static tri_status repair(tri_job *job, bool *done)
 
 static tri_status verify_now(tri_job *job)
 {
+    verify_state *verify = verify_of(job);
     int64_t figures[2] = {0};
-    if (job->verify.every == 0)
+    if (verify->every == 0)
         return TRI_OK;
     TRI_TRY(tri_job_settle(job));
     TRI_TRY(figures_make(job, figures));
@@ -493,10 +531,10 @@ static tri_status verify_now(tri_job *job)
     tri_status status = tri_all_reduce(job->group, figures, figures, 2, TRI_I64, TRI_REDUCE_SUM, NULL);
     tri_group_name_next(job->group, "");
     TRI_TRY(status);
-    job->verify.in_a_row = 0;
+    verify->in_a_row = 0;
     if (figures[0] != 0 || figures[1] != 0)
         TRI_TRY(replicas_mend(job));
-    job->verify.compared = job->step;
+    verify->compared = job->step;
     return TRI_OK;
 }
 
@@ -506,7 +544,7 @@ bool tri_job_verify_is_due(const tri_job *job)
     return tri_job_is_due(job, job->config.checkpoint.every_steps) || tri_job_save_is_due(job);
 }
 
-const tri_feature tri_feature_replicas = {.name = "replicas",
+const tri_feature tri_feature_replicas = {.state_nbytes = sizeof(verify_state),
                                           .rest_put = rest_put,
                                           .rest_take = rest_take,
                                           .form = form,

@@ -22,6 +22,11 @@ tri_status tri_job_put_out(tri_job *job, int rank, const char *what);
  * begins at the newest checkpoint. Collective. */
 tri_status tri_job_verify_tie(tri_job *job, const char *ranks);
 tri_status tri_job_verify_drop(tri_job *job, const char *what);
+/* The replicas of the weights are compared, every now and then; the same on all ranks. */
+bool tri_job_replicas_are_compared(const tri_job *job);
+/* How often what this rank holds was wrong and repaired, replicas and parts with mirrors. */
+int64_t tri_job_repairs(const tri_job *job);
+void tri_job_repairs_add(tri_job *job);
 /* train.verify_every, where so many bytes are hashed: steps; 0: off. */
 int64_t tri_job_verify_steps(const tri_job *job, double nbytes);
 

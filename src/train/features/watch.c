@@ -18,7 +18,7 @@
 #define LINKS_MOST 256 /* microseconds each */
 #define AGAIN_NS   (60 * TRI_NS_PER_S)
 
-struct tri_job_watch {
+typedef struct watch_state {
     tri_slow_row sum;     /* since the last look; its strain is that of the last look */
     int64_t steps;        /* likewise */
     tri_slow_row *rows;   /* [world] */
@@ -29,30 +29,36 @@ struct tri_job_watch {
     int in_a_row;
     int64_t told_ns; /* 0: nothing was */
     bool noted;      /* as an event */
-};
+} watch_state;
 
-static bool is_on(const tri_job *job)
+/* NULL: it is off. */
+static watch_state *watch_of(const tri_job *job)
+{
+    return job->states[TRI_FEATURE_WATCH];
+}
+
+bool tri_job_watch_is_on(const tri_job *job)
 {
     return tri_job_count(job) > 1 && job->config.monitor.watch_every_s > 0;
 }
 
 static void part(tri_job *job)
 {
-    tri_job_stragglers_close(job);
-    if (job->watch) {
-        tri_disk_wait_stop(job->watch->disk);
-        tri_free(job->watch->rows);
-        tri_free(job->watch->loads);
-    }
-    tri_free(job->watch);
-    job->watch = NULL;
+    watch_state *watch = watch_of(job);
+    if (!watch)
+        return;
+    tri_disk_wait_stop(watch->disk);
+    tri_free(watch->rows);
+    tri_free(watch->loads);
+    tri_free(watch);
+    job->states[TRI_FEATURE_WATCH] = NULL;
 }
 
 /* How the links are now, and the one that was busy longest since the look before. */
 static tri_slow_link links_look(const tri_job *job)
 {
     tri_slow_link busiest = {.to = -1};
-    tri_link_load *loads = job->watch->loads;
+    tri_link_load *loads = watch_of(job)->loads;
     for (int peer = 0; loads && peer < job->world; peer++) {
         const tri_link_load before = loads[peer];
         loads[peer] = peer == job->rank ? (tri_link_load){0} : tri_comm_load(job->comm, peer);
@@ -70,9 +76,9 @@ static tri_slow_link links_look(const tri_job *job)
 static tri_status form(tri_job *job)
 {
     part(job);
-    if (!is_on(job))
+    if (!tri_job_watch_is_on(job))
         return TRI_OK;
-    tri_job_watch *watch = job->watch = tri_alloc_zero(1, sizeof(*job->watch));
+    watch_state *watch = job->states[TRI_FEATURE_WATCH] = tri_alloc_zero(1, sizeof(*watch));
     if (!watch)
         return TRI_ENOMEM;
     watch->rows = tri_alloc_zero((size_t)tri_job_count(job), sizeof(*watch->rows));
@@ -85,13 +91,14 @@ static tri_status form(tri_job *job)
     tri_strain_read(&watch->sum.strain);
     TRI_TRY(tri_disk_wait_start(TRI_LOADER_THREAD, &watch->disk));
     (void)links_look(job);
-    return job->servers.client ? TRI_OK : tri_job_stragglers_open(job);
+    return TRI_OK;
 }
 
 bool tri_job_watch_is_due(const tri_job *job)
 {
-    return job->watch && job->rank == 0 && /* as each worker of servers is */
-           (double)(tri_now_ns() - job->watch->looked_ns) / 1e9 >= job->config.monitor.watch_every_s;
+    const watch_state *watch = watch_of(job);
+    return watch && job->rank == 0 && /* as each worker of servers is */
+           (double)(tri_now_ns() - watch->looked_ns) / 1e9 >= job->config.monitor.watch_every_s;
 }
 
 static void step_add(tri_slow_row *sum, const tri_step_record *record)
@@ -106,7 +113,7 @@ static tri_status slow_tell(tri_job *job, const tri_slow_verdict *now, bool line
 {
     char text[400];
     tri_slow_print(now, text, sizeof(text));
-    job->watch->noted = true;
+    watch_of(job)->noted = true;
     if (line) {
         tri_log(TRI_LOG_WARN, "%s", text);
         tri_features_event(job, "slow", text);
@@ -119,7 +126,7 @@ static tri_status slow_tell(tri_job *job, const tri_slow_verdict *now, bool line
 /* Rank 0. What stragglers.c has told has no event with its cause yet. */
 static tri_status tell(tri_job *job, const tri_slow_verdict *now)
 {
-    tri_job_watch *watch = job->watch;
+    watch_state *watch = watch_of(job);
     const bool same = now->rank == watch->last.rank;
     watch->in_a_row = same ? watch->in_a_row + 1 : 1;
     watch->last = *now;
@@ -137,7 +144,7 @@ static tri_status tell(tri_job *job, const tri_slow_verdict *now)
 
 void tri_job_watch_why(tri_job *job, int rank, char *text, int capacity)
 {
-    tri_job_watch *watch = job->watch;
+    watch_state *watch = watch_of(job);
     text[0] = 0;
     if (!watch || watch->last.rank != rank)
         return;
@@ -149,28 +156,31 @@ void tri_job_watch_why(tri_job *job, int rank, char *text, int capacity)
 
 static void batch_wait(const tri_job *job, bool begins)
 {
-    if (job->watch)
-        tri_disk_wait_data(job->watch->disk, begins);
+    const watch_state *watch = watch_of(job);
+    if (watch)
+        tri_disk_wait_data(watch->disk, begins);
 }
 
-static void batch_taken(tri_job *job, double waited_s, double prepared_s)
+static void batch_taken(tri_job *job, const tri_loader_batch *batch)
 {
-    if (!job->watch)
+    watch_state *watch = watch_of(job);
+    if (!watch)
         return;
-    job->watch->sum.waited += waited_s;
-    job->watch->sum.prepared += prepared_s;
+    watch->sum.waited += (double)batch->waited_ns / 1e9;
+    watch->sum.prepared += (double)batch->prepared_ns / 1e9;
 }
 
 void tri_job_watch_add(tri_job *job, double seconds)
 {
-    if (job->watch)
-        job->watch->sum.forward += seconds;
+    watch_state *watch = watch_of(job);
+    if (watch)
+        watch->sum.forward += seconds;
 }
 
 /* What this rank says of itself; *strain: how it is held up, as the system counts it from the beginning. */
 static tri_slow_row own_row(tri_job *job, tri_strain *strain)
 {
-    tri_job_watch *watch = job->watch;
+    watch_state *watch = watch_of(job);
     const int64_t now_ns = tri_now_ns();
     tri_slow_row own = watch->sum;
     tri_strain_read(strain);
@@ -204,7 +214,7 @@ static bool rows_level(tri_slow_row *rows, int count)
 /* *complete: of all. */
 static tri_status rows_meet(tri_job *job, tri_slow_row *own, int64_t steps, bool *complete)
 {
-    tri_job_watch *watch = job->watch;
+    watch_state *watch = watch_of(job);
     *complete = true;
     if (job->servers.client) {
         TRI_TRY(tri_job_notes_meet(job, own, steps > 0 ? own->wall_s / (double)steps : 0, watch->rows));
@@ -219,7 +229,7 @@ static tri_status rows_meet(tri_job *job, tri_slow_row *own, int64_t steps, bool
 
 tri_status tri_job_watch_step(tri_job *job, bool look)
 {
-    tri_job_watch *watch = job->watch;
+    watch_state *watch = watch_of(job);
     if (!watch)
         return TRI_OK;
     step_add(&watch->sum, &job->record);
@@ -241,4 +251,4 @@ tri_status tri_job_watch_step(tri_job *job, bool look)
 }
 
 const tri_feature tri_feature_watch = {
-    .name = "watch", .batch_wait = batch_wait, .batch_taken = batch_taken, .form = form, .part = part};
+    .batch_wait = batch_wait, .batch_taken = batch_taken, .form = form, .part = part};
