@@ -49,7 +49,7 @@ typedef struct trace_view {
     double critical_us;
     tri_slots slots;
     tri_stages_view stages;
-    tri_deeds deeds;
+    tri_server_operations operations;
     tri_servers_view servers;
 } trace_view;
 
@@ -87,21 +87,22 @@ static tri_status deed_read(const json_t *event, const char *path, size_t number
 {
     const json_t *args = json_object_get(event, "args");
     const char *name = json_string_value(json_object_get(event, "name"));
-    const int64_t server = json_integer_value(json_object_get(event, "pid")) - view->deeds.workers;
+    const int64_t server = json_integer_value(json_object_get(event, "pid")) - view->operations.workers;
     const int64_t worker = json_integer_value(json_object_get(args, "worker"));
-    if (server < 0 || server >= view->deeds.servers || worker < 0 || worker >= view->deeds.workers)
-        return tri_fail(
-            TRI_EFORMAT, "%s: event %zu: want pid, the rank of a server (%d to %d), and worker, one below %d", path,
-            number, view->deeds.workers, view->deeds.workers + view->deeds.servers - 1, view->deeds.workers);
-    const tri_deed deed = {.server = (int)server,
-                           .worker = (int)worker,
-                           .step = json_integer_value(json_object_get(args, "step")),
-                           .pulls = name && strcmp(name, "pull") == 0,
-                           .at = json_number_value(json_object_get(event, "ts")),
-                           .took_us = json_number_value(json_object_get(event, "dur")),
-                           .waited_us = json_number_value(json_object_get(args, "waited_us")),
-                           .nbytes = json_number_value(json_object_get(args, "bytes"))};
-    return tri_vector_push(&view->deeds.items, &deed) ? TRI_OK : TRI_ENOMEM;
+    if (server < 0 || server >= view->operations.servers || worker < 0 || worker >= view->operations.workers)
+        return tri_fail(TRI_EFORMAT,
+                        "%s: event %zu: want pid, the rank of a server (%d to %d), and worker, one below %d", path,
+                        number, view->operations.workers, view->operations.workers + view->operations.servers - 1,
+                        view->operations.workers);
+    const tri_server_operation operation = {.server = (int)server,
+                                            .worker = (int)worker,
+                                            .step = json_integer_value(json_object_get(args, "step")),
+                                            .pulls = name && strcmp(name, "pull") == 0,
+                                            .at = json_number_value(json_object_get(event, "ts")),
+                                            .took_us = json_number_value(json_object_get(event, "dur")),
+                                            .waited_us = json_number_value(json_object_get(args, "waited_us")),
+                                            .nbytes = json_number_value(json_object_get(args, "bytes"))};
+    return tri_vector_push(&view->operations.items, &operation) ? TRI_OK : TRI_ENOMEM;
 }
 
 static tri_status event_read(const json_t *event, const char *path, size_t number, trace_view *view)
@@ -157,7 +158,8 @@ static tri_status view_read(const json_t *root, const char *path, trace_view *vi
     if (workers < 0 || workers > RANKS_MAX || servers < 0 || servers > RANKS_MAX || (servers > 0 && workers == 0))
         return tri_fail(TRI_EFORMAT, "%s: want otherData.workers and servers from 1 to %d, found %lld and %lld", path,
                         RANKS_MAX, (long long)workers, (long long)servers);
-    view->deeds = (tri_deeds){.items = {.each = sizeof(tri_deed)}, .servers = (int)servers, .workers = (int)workers};
+    view->operations = (tri_server_operations){
+        .items = {.each = sizeof(tri_server_operation)}, .servers = (int)servers, .workers = (int)workers};
     view->ranks = tri_alloc_zero((size_t)ranks, sizeof(*view->ranks));
     if (!view->ranks)
         return TRI_ENOMEM;
@@ -450,7 +452,7 @@ static tri_status summarize(const char *path)
     if (status == TRI_OK)
         status = stages_reckon(&view);
     if (status == TRI_OK)
-        status = tri_servers_reckon(&view.deeds, &view.servers);
+        status = tri_servers_reckon(&view.operations, &view.servers);
     if (status == TRI_OK) {
         steps_reckon(&view);
         if (json_given)
@@ -462,7 +464,7 @@ static tri_status summarize(const char *path)
         tri_vector_fini(&view.ranks[r].spans);
     tri_vector_fini(&view.slots.items);
     tri_stages_view_fini(&view.stages);
-    tri_vector_fini(&view.deeds.items);
+    tri_vector_fini(&view.operations.items);
     tri_servers_view_fini(&view.servers);
     tri_free(view.ranks);
     return status;

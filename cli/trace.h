@@ -45,17 +45,17 @@ void tri_stages_json(const tri_stages_view *view, tri_json *all);
 void tri_stages_advise(const tri_stages_view *view, char *text, int capacity);
 
 /* What a parameter server did. */
-typedef struct tri_deed {
+typedef struct tri_server_operation {
     int server, worker;
     int64_t step;
     bool pulls;               /* it gave values; else it took in a push */
     double at, took_us;       /* microseconds: when, and how long a push was taken in */
     double waited_us, nbytes; /* of values: since they were asked for */
-} tri_deed;
-typedef struct tri_deeds {
-    tri_vector items; /* tri_deed */
+} tri_server_operation;
+typedef struct tri_server_operations {
+    tri_vector items; /* tri_server_operation */
     int servers, workers;
-} tri_deeds;
+} tri_server_operations;
 
 typedef struct tri_server_view {
     int64_t pushes, pulls;
@@ -70,11 +70,11 @@ typedef struct tri_servers_view {
     int count; /* 0: there are none */
     tri_wait_view *waits;
     int workers;
-    double all_us; /* from the first deed to the last */
+    double all_us; /* from the first operation to the last */
 } tri_servers_view;
 
 /* trace_servers.c */
-tri_status tri_servers_reckon(tri_deeds *deeds, tri_servers_view *view);
+tri_status tri_servers_reckon(tri_server_operations *operations, tri_servers_view *view);
 void tri_servers_view_fini(tri_servers_view *view);
 void tri_servers_print(const tri_servers_view *view);
 void tri_servers_json(const tri_servers_view *view, tri_json *all);

@@ -13,20 +13,20 @@
 #include "base/json.h"
 #include "cli/trace.h"
 
-static tri_status view_open(const tri_deeds *deeds, tri_servers_view *view)
+static tri_status view_open(const tri_server_operations *operations, tri_servers_view *view)
 {
-    view->servers = tri_alloc_zero((size_t)deeds->servers, sizeof(*view->servers));
-    view->waits = tri_alloc_zero((size_t)deeds->workers, sizeof(*view->waits));
+    view->servers = tri_alloc_zero((size_t)operations->servers, sizeof(*view->servers));
+    view->waits = tri_alloc_zero((size_t)operations->workers, sizeof(*view->waits));
     if (!view->servers || !view->waits)
         return TRI_ENOMEM;
-    view->count = deeds->servers;
-    view->workers = deeds->workers;
+    view->count = operations->servers;
+    view->workers = operations->workers;
     return TRI_OK;
 }
 
-static int deed_order(const void *a, const void *b)
+static int operation_order(const void *a, const void *b)
 {
-    const tri_deed *one = a, *other = b;
+    const tri_server_operation *one = a, *other = b;
     if (one->worker != other->worker)
         return one->worker - other->worker;
     return one->at != other->at ? (one->at > other->at ? 1 : -1) : 0;
@@ -35,7 +35,7 @@ static int deed_order(const void *a, const void *b)
 /* Pulls, by worker and then by time: those of one step are one wait, which begins with what was asked for last. */
 static void waits_reckon(const tri_vector *pulls, tri_servers_view *view)
 {
-    const tri_deed *items = pulls->items;
+    const tri_server_operation *items = pulls->items;
     for (size_t i = 0, end; i < pulls->count; i = end) {
         double asked = -INFINITY;
         for (end = i; end < pulls->count && items[end].worker == items[i].worker && items[end].step == items[i].step;
@@ -46,32 +46,32 @@ static void waits_reckon(const tri_vector *pulls, tri_servers_view *view)
     }
 }
 
-tri_status tri_servers_reckon(tri_deeds *deeds, tri_servers_view *view)
+tri_status tri_servers_reckon(tri_server_operations *operations, tri_servers_view *view)
 {
-    if (deeds->servers == 0)
+    if (operations->servers == 0)
         return TRI_OK;
-    TRI_TRY(view_open(deeds, view));
+    TRI_TRY(view_open(operations, view));
     double first = INFINITY, last = -INFINITY;
-    for (size_t i = 0; i < deeds->items.count; i++) {
-        const tri_deed *deed = tri_vector_at(&deeds->items, i);
-        tri_server_view *server = &view->servers[deed->server];
-        first = fmin(first, deed->at - deed->waited_us);
-        last = fmax(last, deed->at + deed->took_us);
-        *(deed->pulls ? &server->pulls : &server->pushes) += 1;
-        *(deed->pulls ? &server->out_bytes : &server->in_bytes) += deed->nbytes;
-        server->busy_us += deed->took_us;
+    for (size_t i = 0; i < operations->items.count; i++) {
+        const tri_server_operation *operation = tri_vector_at(&operations->items, i);
+        tri_server_view *server = &view->servers[operation->server];
+        first = fmin(first, operation->at - operation->waited_us);
+        last = fmax(last, operation->at + operation->took_us);
+        *(operation->pulls ? &server->pulls : &server->pushes) += 1;
+        *(operation->pulls ? &server->out_bytes : &server->in_bytes) += operation->nbytes;
+        server->busy_us += operation->took_us;
     }
     view->all_us = last > first ? last - first : 0;
-    tri_vector pulls = {.each = sizeof(tri_deed)};
-    for (size_t i = 0; i < deeds->items.count; i++) {
-        const tri_deed *deed = tri_vector_at(&deeds->items, i);
-        if (deed->pulls && !tri_vector_push(&pulls, deed)) {
+    tri_vector pulls = {.each = sizeof(tri_server_operation)};
+    for (size_t i = 0; i < operations->items.count; i++) {
+        const tri_server_operation *operation = tri_vector_at(&operations->items, i);
+        if (operation->pulls && !tri_vector_push(&pulls, operation)) {
             tri_vector_fini(&pulls);
             return TRI_ENOMEM;
         }
     }
     if (pulls.count > 1)
-        qsort(pulls.items, pulls.count, sizeof(tri_deed), deed_order);
+        qsort(pulls.items, pulls.count, sizeof(tri_server_operation), operation_order);
     waits_reckon(&pulls, view);
     tri_vector_fini(&pulls);
     return TRI_OK;

@@ -24,7 +24,7 @@ typedef struct tri_port {
     atomic_int sleeping;     /* its rank is at the condition, or about to be */
     atomic_int state;        /* tri_port_state */
     _Atomic(tri_pipe *) *in; /* [world], by sender; each is set once by its sender, at the first write */
-    _Atomic(char *) token;   /* of whoever listens there for letters (post_hub.c); NULL: nobody yet */
+    _Atomic(char *) token;   /* of whoever listens there for letters (endpoint_hub.c); NULL: nobody yet */
     atomic_bool rung;        /* its wait is to end */
     void *out;               /* memory of the pipes to the others, from when the rank opened */
 } tri_port;

@@ -96,7 +96,7 @@ static void read_plan(const uint8_t *bytes, size_t nbytes)
     tri_arena_fini(&arena);
 }
 
-/* What a letter about rows holds: its slots and its keys or their hash, and values in every coding. */
+/* What a message about rows holds: its slots and its keys or their hash, and values in every coding. */
 static void read_body(const uint8_t *bytes, size_t nbytes)
 {
     ps_rows_room room = {0};

@@ -139,25 +139,25 @@ class Trace(unittest.TestCase):
             self.assertLessEqual(abs(clock["ahead_ns"]), clock["uncertain_ns"] + 1000)
         names = {e["pid"]: e["args"]["name"] for e in trace["traceEvents"] if e["name"] == "process_name"}
         self.assertEqual(names, {0: "rank 0", 1: "rank 1", 2: "server 0 (rank 2)", 3: "server 1 (rank 3)"})
-        deeds = [e for e in trace["traceEvents"] if e.get("cat") == "server"]
+        operations = [e for e in trace["traceEvents"] if e.get("cat") == "server"]
         steps = {(e["pid"], e["args"]["step"]): e for e in trace["traceEvents"] if e["name"] == "step"}
         self.assertEqual(set(steps), {(rank, step) for rank in (0, 1) for step in range(5, 10)})
         for worker in (0, 1):
-            pushes = [e for e in deeds if e["name"] == "push" and e["args"]["worker"] == worker]
-            pulls = [e for e in deeds if e["name"] == "pull" and e["args"]["worker"] == worker]
+            pushes = [e for e in operations if e["name"] == "push" and e["args"]["worker"] == worker]
+            pulls = [e for e in operations if e["name"] == "pull" and e["args"]["worker"] == worker]
             self.assertTrue(set(range(6, 9)) <= {e["args"]["step"] for e in pushes}, pushes)
             self.assertTrue(set(range(7, 10)) <= {e["args"]["step"] for e in pulls}, pulls)
             self.assertTrue(all(e["args"]["bytes"] > 0 for e in pushes + pulls))
             self.assertTrue(all(e["args"]["waited_us"] >= 0 and e["dur"] == 0 for e in pulls))
         slack = 100 + 2e-3 * max(clock["uncertain_ns"] for clock in trace["otherData"]["clocks"])
-        for e in deeds: # on the clock of rank 0: a push is taken in while the worker makes that step or, at the latest, the next one
+        for e in operations: # on the clock of rank 0: a push is taken in while the worker makes that step or, at the latest, the next one
             step, after = (steps.get((e["args"]["worker"], e["args"]["step"] + more)) for more in (0, 1))
             if e["name"] == "push" and step:
                 self.assertGreater(e["ts"] + slack, step["ts"])
             if e["name"] == "push" and after: # it wants what comes of it
                 self.assertLess(e["ts"] - slack, after["ts"] + after["dur"])
         found = json.loads(self.call("trace", "summarize", "s.json", "--json").stdout)
-        self.assertEqual(sum(one["pushes"] for one in found["servers"]), sum(e["name"] == "push" for e in deeds))
+        self.assertEqual(sum(one["pushes"] for one in found["servers"]), sum(e["name"] == "push" for e in operations))
         self.assertEqual([one["worker"] for one in found["waits_for_servers"]], [0, 1])
         self.assertTrue(all(one["times"] >= 4 for one in found["waits_for_servers"]), found["waits_for_servers"])
 

@@ -2,7 +2,7 @@
  *
  * table.c: <trireme/ps.h>: tables of rows, and arrays, which are tables whose rows follow each other.
  *
- * With bsp a worker adds its own shards up before they go out: a part of the canonical sum is one letter to each
+ * With bsp a worker adds its own shards up before they go out: a part of the canonical sum is one message to each
  * server.
  */
 #include "ps/api/table.h"

@@ -54,7 +54,7 @@ tri_status tri_ps_client_note(tri_ps_client *client, ps_subject subject, int64_t
     return status;
 }
 
-tri_status tri_ps_client_clocks(tri_ps_client *client, tri_ps_deeds *of_servers)
+tri_status tri_ps_client_clocks(tri_ps_client *client, tri_ps_operations *of_servers)
 {
     memset(of_servers, 0, (size_t)client->setup.servers * sizeof(*of_servers));
     tri_mutex_lock(&client->mutex);

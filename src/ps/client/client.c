@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * client.c: what a worker asks all servers, and what their letters mean; lines and their thread are in
+ * client.c: what a worker asks all servers, and what their messages mean; connections and their thread are in
  * client/connections.c.
  */
 #include "ps/client/client.h"
@@ -31,7 +31,7 @@ void tri_ps_queue(tri_ps_client *client, int server, unsigned priority, const ps
     if (!tri_vector_push(&client->commands, &command))
         tri_ps_client_fail(client, TRI_ENOMEM);
     if (first)
-        tri_post_wake(client->post);
+        tri_endpoint_wake(client->endpoint);
 }
 
 /* A server that has lost what it held is given it before anything else is waited for. */
@@ -45,7 +45,7 @@ static bool refill_one(tri_ps_client *client)
         tri_mutex_unlock(&client->mutex);
         tri_status status = client->refill(client->refill_arg, s);
         tri_mutex_lock(&client->mutex);
-        if (status != TRI_OK && link->line) /* else it was lost again, and will ask again */
+        if (status != TRI_OK && link->connection) /* else it was lost again, and will ask again */
             tri_ps_client_fail(client, status);
         return true;
     }
@@ -82,7 +82,7 @@ static bool all_answered(void *arg)
     for (int s = 0; s < client->setup.servers; s++) {
         const ps_link *link = &client->links[s];
         bool hangs = client->setup.ps->replicas > 1 && client->leaving && tri_now_ns() > client->leave_ns;
-        bool owes = ps_view_has(&client->view, s) && !(client->leaving && !link->line) && !hangs;
+        bool owes = ps_view_has(&client->view, s) && !(client->leaving && !link->connection) && !hangs;
         if (owes && link->answered != link->question)
             return false;
     }
@@ -116,22 +116,22 @@ tri_status tri_ps_ask_all(tri_ps_client *client, ps_head head, const void *body,
     return status;
 }
 
-/* --- letters --- */
+/* --- messages --- */
 
-static int link_of(const tri_ps_client *client, const tri_line *line)
+static int link_of(const tri_ps_client *client, const tri_connection *connection)
 {
     for (int s = 0; s < client->setup.servers; s++)
-        if (client->links[s].line == line)
+        if (client->links[s].connection == connection)
             return s;
     return -1;
 }
 
-static void *on_place(void *arg, tri_line *line, const tri_letter *letter, bool *refused)
+static void *on_place(void *arg, tri_connection *connection, const tri_message *message, bool *refused)
 {
     tri_ps_client *client = arg;
-    ps_head head = ps_head_read(letter);
+    ps_head head = ps_head_read(message);
     tri_mutex_lock(&client->mutex);
-    int server = link_of(client, line);
+    int server = link_of(client, connection);
     void *place = NULL;
     if (server >= 0 && ps_kind_is_kv(head.kind))
         place = tri_ps_kv_place(client, server, &head);
@@ -156,7 +156,7 @@ static void take_moved(tri_ps_client *client, int server, const ps_head *moved)
         tri_ps_dense_resend(client->dense, server);
 }
 
-/* On a line that was made anew everything follows once the server has told its number of the table. */
+/* On a connection that was made anew everything follows once the server has told its number of the table. */
 static void take_open(tri_ps_client *client, ps_link *link, const ps_head *head)
 {
     int server = (int)(link - client->links);
@@ -236,13 +236,13 @@ static void take_answer(tri_ps_client *client, ps_link *link, const ps_head *hea
     link->answered = head->request;
 }
 
-static bool on_letter(void *arg, tri_line *line, const tri_letter *letter, void *body)
+static bool on_message(void *arg, tri_connection *connection, const tri_message *message, void *body)
 {
     tri_ps_client *client = arg;
-    ps_head head = ps_head_read(letter);
-    tri_counter_add(TRI_COUNT_RECEIVED_NBYTES, letter->nbytes);
+    ps_head head = ps_head_read(message);
+    tri_counter_add(TRI_COUNT_RECEIVED_NBYTES, message->nbytes);
     tri_mutex_lock(&client->mutex);
-    int server = link_of(client, line);
+    int server = link_of(client, connection);
     if (head.kind == PS_KV_DONE || head.kind == PS_KV_FAILED) {
         tri_mutex_unlock(&client->mutex);
         if (server >= 0)
@@ -260,11 +260,11 @@ static bool on_letter(void *arg, tri_line *line, const tri_letter *letter, void 
     return true;
 }
 
-static void on_closed(void *arg, tri_line *line, const char *why)
+static void on_closed(void *arg, tri_connection *connection, const char *why)
 {
     tri_ps_client *client = arg;
     tri_mutex_lock(&client->mutex);
-    int server = link_of(client, line);
+    int server = link_of(client, connection);
     if (server >= 0) {
         tri_ps_link_lost(client, server, why);
         if (!client->leaving && !client->closing && !tri_stop_signal() && ps_view_has(&client->view, server))
@@ -289,14 +289,15 @@ tri_status tri_ps_client_open(const tri_ps_client_setup *setup, tri_ps_client **
     tri_mutex_init(&client->mutex);
     tri_cond_init(&client->moved);
     client->links = tri_alloc_zero((size_t)setup->servers, sizeof(ps_link));
-    tri_post_setup post = {.name = "worker",
-                           .config = setup->net,
-                           .token = setup->token,
-                           .body_limit = PS_BODY_LIMIT_NBYTES,
-                           .hub = setup->hub,
-                           .rank = setup->rank,
-                           .world = setup->world,
-                           .handlers = {.arg = client, .place = on_place, .letter = on_letter, .closed = on_closed}};
+    tri_endpoint_setup endpoint = {
+        .name = "worker",
+        .config = setup->net,
+        .token = setup->token,
+        .body_limit = PS_BODY_LIMIT_NBYTES,
+        .hub = setup->hub,
+        .rank = setup->rank,
+        .world = setup->world,
+        .handlers = {.arg = client, .place = on_place, .message = on_message, .closed = on_closed}};
     tri_status status = client->links ? ps_view_first(setup->servers, &client->view) : TRI_ENOMEM;
     if (status == TRI_OK && setup->hosts)
         ps_view_spread(&client->view, setup->hosts);
@@ -305,9 +306,9 @@ tri_status tri_ps_client_open(const tri_ps_client_setup *setup, tri_ps_client **
     if (status == TRI_OK && setup->store)
         status = tri_ps_views_era(setup->store, 0, &client->era);
     if (status == TRI_OK)
-        status = tri_post_open(&post, &client->post);
+        status = tri_endpoint_open(&endpoint, &client->endpoint);
     if (status == TRI_OK)
-        status = tri_ps_lines_open(client);
+        status = tri_ps_connections_open(client);
     if (status != TRI_OK) {
         tri_ps_client_close(client);
         return status;
@@ -420,10 +421,10 @@ void tri_ps_client_close(tri_ps_client *client)
     tri_mutex_lock(&client->mutex);
     client->closing = true;
     tri_mutex_unlock(&client->mutex);
-    if (client->post)
-        tri_post_wake(client->post);
+    if (client->endpoint)
+        tri_endpoint_wake(client->endpoint);
     tri_thread_join(client->thread);
-    tri_post_close(client->post);
+    tri_endpoint_close(client->endpoint);
     tri_ps_kv_close(client);
     tri_vector_fini(&client->commands);
     tri_string_fini(&client->stats);

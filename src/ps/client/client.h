@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * client.h: a worker's way to the parameter servers: one line to each, turned by a thread of its own.
+ * client.h: a worker's way to the parameter servers: one connection to each, turned by a thread of its own.
  *
- * Calls queue letters and return; bodies stay the caller's and must lie still until what answers them has come. A
+ * Calls queue messages and return; bodies stay the caller's and must lie still until what answers them has come. A
  * server that is lost is dialed again for ps.retry_s, at the address that stands in the store then, and is told again
  * what it has not answered: servers know what came twice.
  */
@@ -43,19 +43,19 @@ const tri_ps_client_setup *tri_ps_client_setup_of(const tri_ps_client *client);
  * it has failed then, and its process is to begin again from the newest checkpoint. */
 int64_t tri_ps_client_era(const tri_ps_client *client);
 bool tri_ps_client_is_past(tri_ps_client *client);
-/* How servers do, as lines for people (tri_string_fini). */
+/* How servers do, as connections for people (tri_string_fini). */
 tri_status tri_ps_client_stats(tri_ps_client *client, tri_string *out);
 /* What a server did, and how far its clock is ahead of this worker's, give or take `uncertain_ns`. */
-typedef struct tri_ps_deeds {
+typedef struct tri_ps_operations {
     int64_t ahead_ns, uncertain_ns;
-    ps_deed *deeds; /* tri_free() */
+    ps_operation_record *operations; /* tri_free() */
     size_t count;
     bool lost; /* it did more than it remembers */
-} tri_ps_deeds;
+} tri_ps_operations;
 /* Of all servers, [servers], since then by this worker's clock. */
-tri_status tri_ps_client_deeds(tri_ps_client *client, int64_t since_ns, tri_ps_deeds *of_servers);
+tri_status tri_ps_client_operations(tri_ps_client *client, int64_t since_ns, tri_ps_operations *of_servers);
 /* The same without what they did. */
-tri_status tri_ps_client_clocks(tri_ps_client *client, tri_ps_deeds *of_servers);
+tri_status tri_ps_client_clocks(tri_ps_client *client, tri_ps_operations *of_servers);
 /* Leaves a note for the other workers (nbytes 0: none); *count: how many have left one of that tag on that subject; all
  * (may be NULL): those, tri_string_fini. A server that is lost meanwhile has none. */
 tri_status tri_ps_client_note(tri_ps_client *client, ps_subject subject, int64_t tag, const void *note, size_t nbytes,

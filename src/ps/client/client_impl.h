@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * client_impl.h: what a worker's client is made of: lines and the thread that turns them (client/connections.c),
- * questions and letters (client/client.c), and the blocks of a dense table (client/dense.c).
+ * client_impl.h: what a worker's client is made of: connections and the thread that turns them (client/connections.c),
+ * questions and messages (client/client.c), and the blocks of a dense table (client/dense.c).
  */
 #ifndef TRI_PS_CLIENT_IMPL_H
 #define TRI_PS_CLIENT_IMPL_H
@@ -11,7 +11,7 @@
 #include "ps/client/client.h"
 #include "ps/rpc/protocol.h"
 
-/* A letter to be sent by the client's thread. */
+/* A message to be sent by the client's thread. */
 typedef struct ps_command {
     int server;
     unsigned priority;
@@ -20,11 +20,11 @@ typedef struct ps_command {
 } ps_command;
 
 typedef struct ps_link {
-    tri_line *line;  /* NULL: not there at present */
-    bool opened;     /* it has told its number of the table */
-    bool cut;        /* to be hung up on: it is in the middle of what another server says now */
-    bool empty;      /* it has lost what it held, and is to be given it anew */
-    bool refilled;   /* and has been */
+    tri_connection *connection; /* NULL: not there at present */
+    bool opened;                /* it has told its number of the table */
+    bool cut;                   /* to be hung up on: it is in the middle of what another server says now */
+    bool empty;                 /* it has lost what it held, and is to be given it anew */
+    bool refilled;              /* and has been */
     bool refused;    /* it has not taken in what was another's in its view: to be said again once that is known here */
     int64_t lost_ns; /* when it was lost */
     int64_t dial_ns; /* not again before this */
@@ -40,7 +40,7 @@ typedef struct ps_link {
 struct tri_ps_client {
     tri_ps_client_setup setup;
     ps_view view;
-    tri_post *post;
+    tri_endpoint *endpoint;
     tri_thread *thread;
     tri_mutex mutex;
     tri_cond moved;
@@ -50,15 +50,15 @@ struct tri_ps_client {
     bool look;            /* a newer view may be in the store */
     const ps_head *asked; /* a question to all servers, until all have answered */
     const void *asked_body;
-    const double *asked_extras; /* [servers] `extra` of that question to each; NULL: the same to all */
-    uint64_t question;          /* number of the latest */
-    tri_ps_dense *dense;        /* NULL: none */
-    struct ps_kv_lines *kv;     /* calls about rows (client/kv.h), NULL: none */
-    tri_string stats;           /* of: */
-    tri_string save_why;        /* of the first server that does not save */
-    atomic_bool *save_lost;     /* becomes true when a server is lost, NULL: no save is under way */
-    int home;                   /* the server of the first block that moves: it chooses and deals; 0: there is none */
-    tri_ps_refill refill;       /* NULL: not this client's to do */
+    const double *asked_extras;   /* [servers] `extra` of that question to each; NULL: the same to all */
+    uint64_t question;            /* number of the latest */
+    tri_ps_dense *dense;          /* NULL: none */
+    struct ps_kv_connections *kv; /* calls about rows (client/kv.h), NULL: none */
+    tri_string stats;             /* of: */
+    tri_string save_why;          /* of the first server that does not save */
+    atomic_bool *save_lost;       /* becomes true when a server is lost, NULL: no save is under way */
+    int home;                     /* the server of the first block that moves: it chooses and deals; 0: there is none */
+    tri_ps_refill refill;         /* NULL: not this client's to do */
     void *refill_arg;
     int64_t era;  /* of the run, when this client was made */
     bool is_past; /* a server has said that another one has begun */
@@ -134,12 +134,12 @@ void tri_ps_ask_anew(tri_ps_client *client, int server);
 
 /* --- client/trace.c; the mutex is held --- */
 /* The clocks of all servers, into of[servers]. */
-tri_status tri_ps_clocks_ask(tri_ps_client *client, tri_ps_deeds *of);
+tri_status tri_ps_clocks_ask(tri_ps_client *client, tri_ps_operations *of);
 
 /* --- client/connections.c --- */
 /* Dials all servers, and starts the thread. */
-tri_status tri_ps_lines_open(tri_ps_client *client);
-/* The mutex is held: the server's line has ended. */
+tri_status tri_ps_connections_open(tri_ps_client *client);
+/* The mutex is held: the server's connection has ended. */
 void tri_ps_link_lost(tri_ps_client *client, int server, const char *why);
 
 /* --- client/dense_send.c; the mutex is held --- */
@@ -154,10 +154,10 @@ void tri_ps_dense_resend(tri_ps_dense *dense, int server);
 void tri_ps_dense_reown(tri_ps_dense *dense);
 
 /* --- client/dense_receive.c; the mutex is held --- */
-/* Where the body of a letter shall lie; NULL: *refused, or nowhere. */
+/* Where the body of a message shall lie; NULL: *refused, or nowhere. */
 void *tri_ps_dense_place(tri_ps_dense *dense, int server, const ps_head *head, bool *refused);
 void tri_ps_dense_take(tri_ps_dense *dense, int server, const ps_head *head, const void *body);
-/* The server's line has ended, in the middle of a letter perhaps. */
+/* The server's connection has ended, in the middle of a message perhaps. */
 void tri_ps_dense_lost(tri_ps_dense *dense, int server);
 
 static inline void ps_dense_lock(tri_ps_dense *dense)

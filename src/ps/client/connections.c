@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * connections.c: the thread of a worker that turns its lines: dialed, greeted, cut, dialed again when they are lost;
- * and letters that were queued go out.
+ * connections.c: the thread of a worker that turns its connections: dialed, greeted, cut, dialed again when they are
+ * lost; and messages that were queued go out.
  */
 #include <stdio.h>
 
@@ -21,7 +21,7 @@
 void tri_ps_link_lost(tri_ps_client *client, int server, const char *why)
 {
     ps_link *link = &client->links[server];
-    link->line = NULL;
+    link->connection = NULL;
     link->opened = link->cut = link->empty = false;
     link->dial_ns = 0;
     link->lost_ns = tri_now_ns();
@@ -42,19 +42,20 @@ static void sent_nothing(void *arg, tri_status status)
     (void)status;
 }
 
-/* Letters that were queued go to their lines; those of a line that is lost are said again when it is back, as far as
- * they are still wanted. */
+/* Messages that were queued go to their connections; those of a connection that is lost are said again when it is back,
+ * as far as they are still wanted. */
 static void commands_send(tri_ps_client *client)
 {
     tri_mutex_lock(&client->mutex);
     for (size_t i = 0; i < client->commands.count; i++) {
         const ps_command *command = tri_vector_at(&client->commands, i);
         const ps_link *link = &client->links[command->server];
-        tri_letter letter = ps_head_write(&command->head);
-        bool ready = link->line && (link->opened || !client->dense || command->head.kind == PS_LOOK);
-        if (ready && tri_post_send(link->line, command->priority, &letter, command->body, sent_nothing, NULL))
+        tri_message message = ps_head_write(&command->head);
+        bool ready = link->connection && (link->opened || !client->dense || command->head.kind == PS_LOOK);
+        if (ready &&
+            tri_connection_send(link->connection, command->priority, &message, command->body, sent_nothing, NULL))
             tri_ps_client_fail(client, TRI_ENOMEM);
-        tri_counter_add(TRI_COUNT_SENT_NBYTES, ready ? letter.nbytes : 0);
+        tri_counter_add(TRI_COUNT_SENT_NBYTES, ready ? message.nbytes : 0);
     }
     client->commands.count = 0;
     tri_ps_kv_send(client);
@@ -73,23 +74,23 @@ static tri_status address_find(tri_ps_client *client, int server, int64_t deadli
     return tri_store_wait(client->setup.store, key, out, &nbytes, deadline_ns);
 }
 
-/* Dials, and says who we are; letters of the line wait behind it. */
+/* Dials, and says who we are; messages of the connection wait behind it. */
 static tri_status link_dial(tri_ps_client *client, int server, int64_t deadline_ns)
 {
     char *address = NULL;
-    tri_line *line;
+    tri_connection *connection;
     TRI_TRY(address_find(client, server, deadline_ns, &address));
-    tri_status status = tri_post_dial(client->post, address, deadline_ns, &line);
+    tri_status status = tri_endpoint_dial(client->endpoint, address, deadline_ns, &connection);
     tri_free(address);
     TRI_TRY(status);
     ps_head head = {.kind = PS_HELLO, .request = PS_VERSION, .clock = client->setup.worker};
-    tri_letter letter = ps_head_write(&head);
+    tri_message message = ps_head_write(&head);
     tri_mutex_lock(&client->mutex);
-    client->links[server].line = line;
+    client->links[server].connection = connection;
     client->links[server].cut = false;
     client->links[server].lost_ns = 0;
     tri_mutex_unlock(&client->mutex);
-    TRI_TRY(tri_post_send(line, (unsigned)INT32_MAX, &letter, NULL, NULL, NULL));
+    TRI_TRY(tri_connection_send(connection, (unsigned)INT32_MAX, &message, NULL, NULL, NULL));
     if (!client->dense)
         return TRI_OK;
     bool gives = client->refill || client->dense->consistency == PS_BSP || client->setup.ps->replicas > 1;
@@ -98,8 +99,9 @@ static tri_status link_dial(tri_ps_client *client, int server, int64_t deadline_
                      .request = PS_AGAIN,
                      .extra = (double)client->dense->dealt,
                      .nbytes = client->dense->text.nbytes};
-    letter = ps_head_write(&head);
-    return tri_post_send(line, (unsigned)INT32_MAX, &letter, tri_string_text(&client->dense->text), NULL, NULL);
+    message = ps_head_write(&head);
+    return tri_connection_send(connection, (unsigned)INT32_MAX, &message, tri_string_text(&client->dense->text), NULL,
+                               NULL);
 }
 
 /* A slot may have gone away and come back between two views of this client: nobody else was told what was refused. */
@@ -125,7 +127,7 @@ static void view_look(tri_ps_client *client)
     client->look = status != TRI_OK;
     if (status == TRI_OK && newest->version > client->view.version) {
         client->view = *newest;
-        for (int s = 0; s < client->setup.servers; s++) /* one that hangs keeps its line */
+        for (int s = 0; s < client->setup.servers; s++) /* one that hangs keeps its connection */
             client->links[s].cut = client->links[s].cut || !ps_view_has(&client->view, s);
         if (client->dense)
             tri_ps_dense_reown(client->dense);
@@ -147,7 +149,7 @@ static void link_mend(tri_ps_client *client, int server)
     bool serves = ps_view_has(&client->view, server);
     if (!serves) /* who comes back, or was not there when this client began, has all of ps.retry_s again */
         link->lost_ns = 0;
-    if (link->line || now_ns < link->dial_ns || !serves)
+    if (link->connection || now_ns < link->dial_ns || !serves)
         return;
     link->lost_ns = link->lost_ns == 0 ? now_ns : link->lost_ns;
     link->dial_ns = now_ns + DIAL_EVERY_NS;
@@ -174,13 +176,13 @@ static void link_mend(tri_ps_client *client, int server)
 static void links_cut(tri_ps_client *client)
 {
     for (int s = 0; s < client->setup.servers; s++) {
-        tri_line *line = client->links[s].cut ? client->links[s].line : NULL;
-        if (!line)
+        tri_connection *connection = client->links[s].cut ? client->links[s].connection : NULL;
+        if (!connection)
             continue;
         tri_mutex_lock(&client->mutex);
         tri_ps_link_lost(client, s, "what it was saying or hearing is not wanted any more");
         tri_mutex_unlock(&client->mutex);
-        tri_line_hang_up(line);
+        tri_connection_close(connection);
     }
 }
 
@@ -216,7 +218,7 @@ static void client_body(void *arg)
     while (!is_closing(client)) {
         links_mend(client);
         commands_send(client);
-        tri_status status = tri_post_turn(client->post, tri_now_ns() + DIAL_EVERY_NS);
+        tri_status status = tri_endpoint_poll(client->endpoint, tri_now_ns() + DIAL_EVERY_NS);
         if (status != TRI_OK) {
             tri_mutex_lock(&client->mutex);
             tri_ps_client_fail(client, status);
@@ -252,7 +254,7 @@ static tri_status link_open(tri_ps_client *client, int server, tri_wait *wait, i
     }
 }
 
-tri_status tri_ps_lines_open(tri_ps_client *client)
+tri_status tri_ps_connections_open(tri_ps_client *client)
 {
     int64_t deadline_ns = tri_deadline_after_ms((int64_t)(client->setup.net->timeout_s * 1e3));
     tri_wait wait;

@@ -188,7 +188,7 @@ typedef struct refill {
 static bool is_refilled(void *arg)
 {
     const refill *at = arg;
-    return at->link->refilled || !at->link->line || at->link->lost_ns != at->lost_ns;
+    return at->link->refilled || !at->link->connection || at->link->lost_ns != at->lost_ns;
 }
 
 tri_status tri_ps_dense_refill(tri_ps_dense *dense, int server, int64_t clock, int64_t known, const float *values,

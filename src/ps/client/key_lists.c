@@ -41,7 +41,7 @@ void tri_ps_kv_known_note(ps_kv_link *link, const ps_call *call, const ps_head *
     link->next_known = (link->next_known + 1) % KV_KNOWN;
 }
 
-void tri_ps_kv_parts(const ps_kv_link *link, ps_call *call, ps_head *head, tri_part parts[TRI_LETTER_PARTS])
+void tri_ps_kv_parts(const ps_kv_link *link, ps_call *call, ps_head *head, tri_part parts[TRI_MESSAGE_PARTS])
 {
     size_t own = (size_t)call->head.nbytes - ps_call_lent_nbytes(call);
     size_t keys_end = sizeof(ps_slots) + call->keys_nbytes;

@@ -51,15 +51,15 @@ static tri_status lent_copy(ps_call *call)
     return TRI_OK;
 }
 
-/* Answers that still come find nobody, and the caller's memory is its own again: a line that is in the middle of it is
- * cut. What was not answered is still said. */
+/* Answers that still come find nobody, and the caller's memory is its own again: a connection that is in the middle of
+ * it is cut. What was not answered is still said. */
 static void work_forget(tri_kv_work *work)
 {
     tri_ps_client *client = work->client;
     for (int s = 0; client->kv && s < client->setup.servers && work->borrowed > 0; s++)
         client->links[s].cut = true;
     if (work->borrowed > 0)
-        tri_post_wake(client->post);
+        tri_endpoint_wake(client->endpoint);
     while (work->borrowed > 0)
         (void)tri_cond_wait(&client->moved, &client->mutex, TRI_FOREVER);
     for (int s = 0; client->kv && s < client->setup.servers; s++)
@@ -142,33 +142,33 @@ void tri_ps_kv_call_free(ps_call *call)
 }
 
 typedef struct room {
-    const ps_kv_lines *lines;
+    const ps_kv_connections *connections;
     const ps_call *call;
 } room;
 
 static bool has_room(void *arg)
 {
     const room *at = arg;
-    size_t under_way = at->lines->links[at->call->server].under_way;
-    return under_way == 0 || under_way + at->call->weight <= at->lines->window;
+    size_t under_way = at->connections->links[at->call->server].under_way;
+    return under_way == 0 || under_way + at->call->weight <= at->connections->window;
 }
 
 tri_status tri_ps_kv_call(tri_ps_client *client, ps_call *call)
 {
-    ps_kv_lines *lines = client->kv;
-    room at = {lines, call};
+    ps_kv_connections *connections = client->kv;
+    room at = {connections, call};
     tri_mutex_lock(&client->mutex);
     tri_status status = tri_ps_await(client, has_room, &at, "room for another request (ps.window_kib)");
     if (status == TRI_OK) {
-        call->head.request = call->order = ++lines->last;
+        call->head.request = call->order = ++connections->last;
         if (call->head.kind == PS_KV_PUSH)
             call->head.extra = (double)call->order;
         if (call->work)
             call->work->missing++;
-        tri_ps_kv_insert(lines, call);
+        tri_ps_kv_insert(connections, call);
         if (!tri_ps_kv_fits(client, call)) /* the view has changed meanwhile: the client's thread finds it a place */
             client->look = true;
-        tri_post_wake(client->post);
+        tri_endpoint_wake(client->endpoint);
     }
     tri_mutex_unlock(&client->mutex);
     if (status != TRI_OK)
@@ -199,13 +199,13 @@ static void call_sent(void *arg, tri_status status)
         tri_ps_kv_call_free(call);
 }
 
-static tri_status call_post(const ps_kv_link *link, tri_line *line, ps_call *call)
+static tri_status call_endpoint(const ps_kv_link *link, tri_connection *connection, ps_call *call)
 {
     ps_head head;
-    tri_part body[TRI_LETTER_PARTS];
+    tri_part body[TRI_MESSAGE_PARTS];
     tri_ps_kv_parts(link, call, &head, body);
-    tri_letter letter = ps_head_write(&head);
-    TRI_TRY(tri_post_send_parts(line, (unsigned)INT32_MAX, &letter, body, call_sent, call));
+    tri_message message = ps_head_write(&head);
+    TRI_TRY(tri_connection_send_parts(connection, (unsigned)INT32_MAX, &message, body, call_sent, call));
     call->posted++;
     call->said = true;
     if (ps_call_lent_nbytes(call) > 0 && !call->lender) {
@@ -218,9 +218,9 @@ static tri_status call_post(const ps_kv_link *link, tri_line *line, ps_call *cal
 void tri_ps_kv_send(tri_ps_client *client)
 {
     for (int s = 0; client->kv && s < client->setup.servers; s++) {
-        tri_line *line = client->kv->links[s].is_stalled ? NULL : client->links[s].line;
-        for (ps_call *call = client->kv->links[s].calls; line && call; call = call->next)
-            if (!call->said && call_post(&client->kv->links[s], line, call) != TRI_OK) {
+        tri_connection *connection = client->kv->links[s].is_stalled ? NULL : client->links[s].connection;
+        for (ps_call *call = client->kv->links[s].calls; connection && call; call = call->next)
+            if (!call->said && call_endpoint(&client->kv->links[s], connection, call) != TRI_OK) {
                 tri_ps_client_fail(client, TRI_ENOMEM);
                 return;
             }
@@ -232,8 +232,9 @@ void tri_ps_kv_greet(tri_ps_client *client, int server)
 {
     tri_mutex_lock(&client->mutex);
     for (const ps_kv_open *open = client->kv ? client->kv->opens : NULL; open; open = open->next) {
-        tri_letter letter = ps_head_write(&(ps_head){.kind = PS_KV_OPEN, .nbytes = open->text.nbytes});
-        if (tri_post_send(client->links[server].line, (unsigned)INT32_MAX, &letter, open->text.text, NULL, NULL))
+        tri_message message = ps_head_write(&(ps_head){.kind = PS_KV_OPEN, .nbytes = open->text.nbytes});
+        if (tri_connection_send(client->links[server].connection, (unsigned)INT32_MAX, &message, open->text.text, NULL,
+                                NULL))
             tri_ps_client_fail(client, TRI_ENOMEM);
     }
     for (ps_call *call = client->kv ? client->kv->links[server].calls : NULL; call; call = call->next)
@@ -241,7 +242,7 @@ void tri_ps_kv_greet(tri_ps_client *client, int server)
     if (client->kv) {
         client->kv->links[server].is_stalled = false;
         tri_ps_kv_known_forget(&client->kv->links[server]);
-        client->kv->links[server].is_near = tri_line_is_near(client->links[server].line);
+        client->kv->links[server].is_near = tri_connection_is_local(client->links[server].connection);
     }
     tri_mutex_unlock(&client->mutex);
 }
@@ -291,7 +292,7 @@ static ps_call *ask_make(const tri_kv_table *table, const ps_head *head, const v
     call->head.table = table ? table->id : 0;
     call->of_slots = slots != NULL;
     call->slots = slots ? *slots : (ps_slots){{0}};
-    call->weight = TRI_LETTER_NBYTES + call->head.nbytes;
+    call->weight = TRI_MESSAGE_NBYTES + call->head.nbytes;
     call->body = tri_alloc(call->head.nbytes);
     if (!call->body) {
         tri_ps_kv_call_free(call);
@@ -343,18 +344,19 @@ tri_status tri_ps_kv_ask_slot(tri_ps_client *client, tri_kv_work *work, const ps
 
 tri_status tri_ps_kv_open(tri_ps_client *client, uint64_t *stops)
 {
-    ps_kv_lines *lines = tri_alloc_zero(1, sizeof(*lines));
+    ps_kv_connections *connections = tri_alloc_zero(1, sizeof(*connections));
     tri_kv_work *work = tri_ps_kv_work(client);
-    if (!lines || !work) {
-        tri_free(lines);
+    if (!connections || !work) {
+        tri_free(connections);
         tri_free(work);
         return TRI_ENOMEM;
     }
-    lines->window = (size_t)client->setup.ps->window_kib * 1024;
+    connections->window = (size_t)client->setup.ps->window_kib * 1024;
     tri_mutex_lock(&client->mutex);
-    client->kv = lines;
+    client->kv = connections;
     for (int s = 0; s < client->setup.servers; s++)
-        lines->links[s].is_near = client->links[s].line && tri_line_is_near(client->links[s].line);
+        connections->links[s].is_near =
+            client->links[s].connection && tri_connection_is_local(client->links[s].connection);
     tri_ps_kv_reown(client);
     tri_mutex_unlock(&client->mutex);
     ps_head head = {.kind = PS_KV_JOIN};
@@ -362,7 +364,7 @@ tri_status tri_ps_kv_open(tri_ps_client *client, uint64_t *stops)
     if (status == TRI_OK)
         status = work_await(work, "joining the servers");
     if (status == TRI_OK) {
-        lines->last = work->last > lines->last ? work->last : lines->last;
+        connections->last = work->last > connections->last ? work->last : connections->last;
         *stops = work->stops;
     }
     return tri_ps_kv_end(work, status, "", NULL);

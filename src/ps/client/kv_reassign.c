@@ -15,9 +15,9 @@ bool tri_ps_kv_fits(const tri_ps_client *client, const ps_call *call)
     return ps_view_has(&client->view, call->server);
 }
 
-void tri_ps_kv_insert(ps_kv_lines *lines, ps_call *call)
+void tri_ps_kv_insert(ps_kv_connections *connections, ps_call *call)
 {
-    ps_kv_link *link = &lines->links[call->server];
+    ps_kv_link *link = &connections->links[call->server];
     ps_call **at = &link->calls;
     while (*at && (*at)->order <= call->order)
         at = &(*at)->next;
@@ -129,7 +129,7 @@ static void call_drop(tri_ps_client *client, ps_call *call)
         tri_ps_kv_give_back(client, call);
     }
     if (call->posted > 0)
-        call->answered = true; /* it is freed when the post gives its body back */
+        call->answered = true; /* it is freed when the endpoint gives its body back */
     else
         tri_ps_kv_call_free(call);
 }

@@ -9,9 +9,9 @@
 #include "net/bytes.h"
 #include "ps/client/kv.h"
 
-static ps_call **call_find(ps_kv_lines *lines, int server, uint64_t request)
+static ps_call **call_find(ps_kv_connections *connections, int server, uint64_t request)
 {
-    ps_call **at = &lines->links[server].calls;
+    ps_call **at = &connections->links[server].calls;
     while (*at && (*at)->head.request != request)
         at = &(*at)->next;
     return at;

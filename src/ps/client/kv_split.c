@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * kv_split.c: a batch of keys as one letter to each server that has some of them, and answers back to rows.
+ * kv_split.c: a batch of keys as one message to each server that has some of them, and answers back to rows.
  *
  * Keys are brought in order, so that they take few bytes; who pulls a key twice asks once. A batch that is too long for
- * one letter is cut into several before.
+ * one message is cut into several before.
  */
 #include "base/memory.h"
 #include "ps/client/kv.h"
@@ -75,11 +75,11 @@ static bool is_again(const kv_batch *batch, const ps_pair *pairs, int64_t i)
  * itself looks ahead to the end of one: so the next page is asked for here (4 ns a line in place of 8). */
 static bool keys_ascend(const uint64_t *keys, int64_t count)
 {
-    enum { BLOCK = 64, LINE = 8, AHEAD = 4096 / sizeof(*keys) };
+    enum { BLOCK = 64, CONNECTION = 8, AHEAD = 4096 / sizeof(*keys) };
     bool ascend = true;
     for (int64_t first = 1; first < count && ascend; first += BLOCK) {
         int64_t end = first + BLOCK < count ? first + BLOCK : count;
-        for (int64_t i = first + AHEAD; i < end + AHEAD && i < count; i += LINE)
+        for (int64_t i = first + AHEAD; i < end + AHEAD && i < count; i += CONNECTION)
             __builtin_prefetch(keys + i);
         for (int64_t i = first; i < end; i++)
             ascend &= keys[i - 1] < keys[i];
@@ -238,7 +238,7 @@ static ps_call *call_make(tri_kv_table *table, const kv_batch *batch, const kv_l
     }
     int64_t values = (int64_t)call->head.block * dim;
     call->weight =
-        TRI_LETTER_NBYTES + call->head.nbytes + (pulls ? ps_wires[table->spec.table.values].nbytes(values, dim) : 0);
+        TRI_MESSAGE_NBYTES + call->head.nbytes + (pulls ? ps_wires[table->spec.table.values].nbytes(values, dim) : 0);
     return call;
 }
 

@@ -10,7 +10,7 @@
 
 #define ASKED_TIMES 16
 
-tri_status tri_ps_clocks_ask(tri_ps_client *client, tri_ps_deeds *of)
+tri_status tri_ps_clocks_ask(tri_ps_client *client, tri_ps_operations *of)
 {
     for (int s = 0; s < client->setup.servers; s++)
         of[s].uncertain_ns = INT64_MAX;
@@ -31,7 +31,7 @@ tri_status tri_ps_clocks_ask(tri_ps_client *client, tri_ps_deeds *of)
 }
 
 /* By each one's own clock, however long the question is on its way. */
-static tri_status events_ask(tri_ps_client *client, int64_t since_ns, tri_ps_deeds *of)
+static tri_status events_ask(tri_ps_client *client, int64_t since_ns, tri_ps_operations *of)
 {
     double *since = tri_alloc((size_t)client->setup.servers * sizeof(*since));
     if (!since)
@@ -49,14 +49,14 @@ static tri_status events_ask(tri_ps_client *client, int64_t since_ns, tri_ps_dee
         if (link->answered != link->question)
             continue;
         of[s].lost = link->extra != 0;
-        of[s].count = link->events.nbytes / sizeof(ps_deed);
-        of[s].deeds = (ps_deed *)(void *)link->events.text; /* as malloc aligns it */
+        of[s].count = link->events.nbytes / sizeof(ps_operation_record);
+        of[s].operations = (ps_operation_record *)(void *)link->events.text; /* as malloc aligns it */
         link->events = (tri_string){0};
     }
     return TRI_OK;
 }
 
-tri_status tri_ps_client_deeds(tri_ps_client *client, int64_t since_ns, tri_ps_deeds *of_servers)
+tri_status tri_ps_client_operations(tri_ps_client *client, int64_t since_ns, tri_ps_operations *of_servers)
 {
     memset(of_servers, 0, (size_t)client->setup.servers * sizeof(*of_servers));
     tri_mutex_lock(&client->mutex);

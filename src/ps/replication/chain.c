@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * chain.c: the line to the backup, the answers that wait for it, and what happens when a neighbour dies.
+ * chain.c: the connection to the backup, the answers that wait for it, and what happens when a neighbour dies.
  */
 #include "ps/replication/chain.h"
 
@@ -28,23 +28,23 @@ void tri_ps_chain_init(tri_ps_server *server)
     server->chain.kept_end = &server->chain.kept;
 }
 
-bool tri_ps_chain_keep(tri_ps_server *server, ps_guest *guest, unsigned priority, const tri_letter *letter,
-                       const void *body, bool lasting)
+bool tri_ps_chain_keep(tri_ps_server *server, ps_client_connection *client, unsigned priority,
+                       const tri_message *message, const void *body, bool lasting)
 {
     ps_chain *chain = &server->chain;
-    bool alone = !chain->lost && !chain->line;
+    bool alone = !chain->lost && !chain->connection;
     if (alone || (!chain->lost && tri_ps_beat_is_leased(server) && chain->sent == chain->acknowledged))
         return false;
-    size_t nbytes = lasting ? 0 : (size_t)letter->nbytes;
+    size_t nbytes = lasting ? 0 : (size_t)message->nbytes;
     ps_kept *kept = tri_alloc(sizeof(*kept) + nbytes);
     if (!kept) { /* not to be sent: the backup does not have it */
         (void)tri_ps_concerns_all(server, tri_fail(TRI_ENOMEM, "no memory for an answer that waits for the backup"));
         return true;
     }
-    *kept = (ps_kept){.guest = guest,
+    *kept = (ps_kept){.client = client,
                       .after = chain->sent,
                       .priority = priority,
-                      .letter = *letter,
+                      .message = *message,
                       .body = lasting ? body : kept + 1,
                       .lasting = lasting};
     if (nbytes > 0)
@@ -54,11 +54,11 @@ bool tri_ps_chain_keep(tri_ps_server *server, ps_guest *guest, unsigned priority
     return true;
 }
 
-void tri_ps_chain_forget(tri_ps_server *server, const ps_guest *guest)
+void tri_ps_chain_forget(tri_ps_server *server, const ps_client_connection *client)
 {
     for (ps_kept *kept = server->chain.kept; kept; kept = kept->next)
-        if (kept->guest == guest)
-            kept->guest = NULL;
+        if (kept->client == client)
+            kept->client = NULL;
 }
 
 static void kept_release(ps_chain *chain, uint64_t acknowledged)
@@ -68,15 +68,15 @@ static void kept_release(ps_chain *chain, uint64_t acknowledged)
         chain->kept = kept->next;
         if (!chain->kept)
             chain->kept_end = &chain->kept;
-        if (kept->guest)
-            tri_ps_answer_send(kept->guest, kept->priority, &kept->letter, kept->body, kept->lasting);
+        if (kept->client)
+            tri_ps_answer_send(kept->client, kept->priority, &kept->message, kept->body, kept->lasting);
         tri_free(kept);
     }
 }
 
-void tri_ps_chain_acknowledged(tri_ps_server *server, uint64_t letters)
+void tri_ps_chain_acknowledged(tri_ps_server *server, uint64_t messages)
 {
-    server->chain.acknowledged = letters <= server->chain.sent ? letters : server->chain.sent;
+    server->chain.acknowledged = messages <= server->chain.sent ? messages : server->chain.sent;
     tri_ps_beat_acknowledged(&server->chain);
     kept_release(&server->chain, server->chain.acknowledged);
 }
@@ -90,42 +90,42 @@ void tri_ps_chain_alone(tri_ps_server *server)
 void tri_ps_chain_drop(tri_ps_server *server)
 {
     for (ps_kept *kept = server->chain.kept; kept; kept = kept->next)
-        kept->guest = NULL;
+        kept->client = NULL;
     kept_release(&server->chain, UINT64_MAX);
-    if (server->chain.line)
-        tri_line_hang_up(server->chain.line);
-    server->chain.line = NULL;
+    if (server->chain.connection)
+        tri_connection_close(server->chain.connection);
+    server->chain.connection = NULL;
     server->chain.lost = false;
     server->chain.backup = -1;
 }
 
 void tri_ps_chain_fini(tri_ps_server *server)
 {
-    server->chain.line = NULL; /* the post is closed */
+    server->chain.connection = NULL; /* the endpoint is closed */
     tri_ps_chain_drop(server);
 }
 
-/* --- letters to the backup --- */
+/* --- messages to the backup --- */
 
-/* A backup that lacks a letter is none. */
-void tri_ps_chain_say(tri_ps_server *server, const tri_letter *letter, const void *body)
+/* A backup that lacks a message is none. */
+void tri_ps_chain_say(tri_ps_server *server, const tri_message *message, const void *body)
 {
-    tri_counter_add(TRI_COUNT_SERVED_NBYTES, letter->nbytes);
-    (void)tri_ps_concerns_all(server, tri_post_send(server->chain.line, 0, letter, body, NULL, NULL));
+    tri_counter_add(TRI_COUNT_SERVED_NBYTES, message->nbytes);
+    (void)tri_ps_concerns_all(server, tri_connection_send(server->chain.connection, 0, message, body, NULL, NULL));
     server->chain.sent++;
 }
 
-void tri_ps_chain_forward(tri_ps_server *server, int worker, const tri_letter *letter, const void *body)
+void tri_ps_chain_forward(tri_ps_server *server, int worker, const tri_message *message, const void *body)
 {
-    if (!server->chain.line)
+    if (!server->chain.connection)
         return;
-    ps_head head = ps_head_read(letter);
+    ps_head head = ps_head_read(message);
     head.flags &= (uint16_t)~PS_FLAG_PULL; /* nobody over there waits */
     if (ps_kind_is_kv(head.kind))
         head.request = (uint64_t)worker;
     else
         head.table |= (uint32_t)worker << PS_TABLE_BITS;
-    tri_letter copy = ps_head_write(&head);
+    tri_message copy = ps_head_write(&head);
     tri_ps_chain_say(server, &copy, body);
 }
 
@@ -134,8 +134,8 @@ static void table_send(tri_ps_server *server, const ps_table *table)
     tri_string state = {0};
     if (!tri_ps_concerns_all(server, tri_ps_table_write(table, &state))) {
         ps_head head = {.kind = PS_COPY_TABLE, .nbytes = state.nbytes, .table = (uint32_t)table->number};
-        tri_letter letter = ps_head_write(&head);
-        tri_ps_chain_say(server, &letter, tri_string_text(&state));
+        tri_message message = ps_head_write(&head);
+        tri_ps_chain_say(server, &message, tri_string_text(&state));
     }
     tri_string_fini(&state);
 }
@@ -146,8 +146,8 @@ static void block_send(tri_ps_server *server, const ps_table *table, int b)
     if (!tri_ps_concerns_all(server, tri_ps_block_write(table, &table->blocks[b], &state))) {
         ps_head head = {
             .kind = PS_COPY, .nbytes = state.nbytes, .table = (uint32_t)table->number, .block = (uint32_t)b};
-        tri_letter letter = ps_head_write(&head);
-        tri_ps_chain_say(server, &letter, tri_string_text(&state));
+        tri_message message = ps_head_write(&head);
+        tri_ps_chain_say(server, &message, tri_string_text(&state));
     }
     tri_string_fini(&state);
 }
@@ -166,8 +166,8 @@ static void slot_send(tri_ps_server *server)
     if (ps_slots_has(&chain->giving, slot) &&
         !tri_ps_concerns_all(server, tri_ps_kv_slot_write(table, slot, true, &state))) {
         ps_head head = {.kind = PS_KV_COPY, .nbytes = state.nbytes, .table = table->id, .block = (uint32_t)slot};
-        tri_letter letter = ps_head_write(&head);
-        tri_ps_chain_say(server, &letter, tri_string_text(&state));
+        tri_message message = ps_head_write(&head);
+        tri_ps_chain_say(server, &message, tri_string_text(&state));
     }
     tri_string_fini(&state);
 }
@@ -176,7 +176,7 @@ static void slot_send(tri_ps_server *server)
 
 bool tri_ps_chain_is_busy(const tri_ps_server *server)
 {
-    return server->chain.line && server->chain.is_giving;
+    return server->chain.connection && server->chain.is_giving;
 }
 
 /* Slots of this server that the backup has not been given. */
@@ -223,9 +223,9 @@ static void give_next(tri_ps_server *server)
 /* Before it is given what it lacks the backup must know what it is the backup of; and it tells its own. */
 void tri_ps_chain_tell(tri_ps_server *server)
 {
-    tri_letter letter = ps_head_write(&(ps_head){.kind = PS_LOOK, .clock = (int64_t)server->view.version});
-    if (server->chain.line)
-        tri_ps_chain_say(server, &letter, NULL);
+    tri_message message = ps_head_write(&(ps_head){.kind = PS_LOOK, .clock = (int64_t)server->view.version});
+    if (server->chain.connection)
+        tri_ps_chain_say(server, &message, NULL);
 }
 
 static void give_end(ps_chain *chain)
@@ -237,7 +237,7 @@ static void give_end(ps_chain *chain)
 }
 
 /* This server has a copy of what goes there, if it was the backup's before: then neither need be told anything, since a
- * slot is shared out when all letters are acknowledged. */
+ * slot is shared out when all messages are acknowledged. */
 void tri_ps_chain_step(tri_ps_server *server, const ps_view *next)
 {
     ps_chain *chain = &server->chain;
@@ -255,7 +255,7 @@ void tri_ps_chain_step(tri_ps_server *server, const ps_view *next)
 
 /* --- a new backup --- */
 
-/* A table that was made when the backup was there already is told by a forwarded letter: only those before it. */
+/* A table that was made when the backup was there already is told by a forwarded message: only those before it. */
 static void chain_begin(tri_ps_server *server)
 {
     ps_chain *chain = &server->chain;
@@ -272,18 +272,18 @@ static void chain_begin(tri_ps_server *server)
                     .request = PS_VERSION,
                     .clock = server->setup.number,
                     .extra = (double)server->view.version};
-    tri_letter letter = ps_head_write(&head);
-    tri_ps_chain_say(server, &letter, NULL);
+    tri_message message = ps_head_write(&head);
+    tri_ps_chain_say(server, &message, NULL);
     for (int t = 0; t < server->table_count; t++) {
         const tri_string *text = &server->tables[t]->text;
-        letter = ps_head_write(&(ps_head){.kind = PS_OPEN, .flags = PS_FLAG_STARTS, .nbytes = text->nbytes});
-        tri_ps_chain_say(server, &letter, tri_string_text(text));
+        message = ps_head_write(&(ps_head){.kind = PS_OPEN, .flags = PS_FLAG_STARTS, .nbytes = text->nbytes});
+        tri_ps_chain_say(server, &message, tri_string_text(text));
     }
     for (int t = 0; t < server->kv->table_count; t++) {
         const tri_string *text = &server->kv->tables[t]->text;
-        letter =
+        message =
             ps_head_write(&(ps_head){.kind = PS_KV_OPEN, .flags = starts ? 0 : PS_FLAG_COPY, .nbytes = text->nbytes});
-        tri_ps_chain_say(server, &letter, tri_string_text(text));
+        tri_ps_chain_say(server, &message, tri_string_text(text));
     }
     tri_ps_chain_tell(server); /* these are all tables */
 }
@@ -292,11 +292,11 @@ tri_status tri_ps_chain_renew(tri_ps_server *server)
 {
     ps_chain *chain = &server->chain;
     int backup = server->setup.replicas > 1 ? ps_view_backup(&server->view, server->setup.number) : -1;
-    if (backup == chain->backup && (chain->line || backup < 0))
+    if (backup == chain->backup && (chain->connection || backup < 0))
         return TRI_OK;
-    if (chain->line)
-        tri_line_hang_up(chain->line);
-    chain->line = NULL;
+    if (chain->connection)
+        tri_connection_close(chain->connection);
+    chain->connection = NULL;
     chain->backup = backup;
     if (backup < 0) {
         chain->lost = false;
@@ -305,11 +305,11 @@ tri_status tri_ps_chain_renew(tri_ps_server *server)
             tri_log(TRI_LOG_WARN, "there is no other server: what is here has no backup");
         return TRI_OK;
     }
-    tri_line *line;
-    if (tri_ps_reach(server, backup, REACH_MS, &line) != TRI_OK)
+    tri_connection *connection;
+    if (tri_ps_reach(server, backup, REACH_MS, &connection) != TRI_OK)
         return tri_ps_chain_suspect(server, backup);
-    tri_line_note_set(line, NULL);
-    chain->line = line;
+    tri_connection_data_set(connection, NULL);
+    chain->connection = connection;
     chain_begin(server);
     return TRI_OK;
 }
@@ -336,13 +336,13 @@ tri_status tri_ps_chain_go_on(tri_ps_server *server)
     ps_slots lacks;
     if (server->table_count + server->kv->table_count == 0)
         return TRI_OK;
-    if (!chain->line && chain->backup < 0) /* a table of which another server was the first to tell */
+    if (!chain->connection && chain->backup < 0) /* a table of which another server was the first to tell */
         TRI_TRY(tri_ps_chain_renew(server));
-    if (!chain->line)
+    if (!chain->connection)
         return TRI_OK;
     if (!chain->is_giving && lacks_find(server, &lacks))
         give_begin(server, &lacks);
-    while (chain->is_giving && tri_line_queued(chain->line) < COPY_AHEAD_NBYTES) {
+    while (chain->is_giving && tri_connection_queued(chain->connection) < COPY_AHEAD_NBYTES) {
         give_next(server);
         if (chain->copy_table == server->table_count && chain->copy_rows == server->kv->table_count)
             give_end(chain);
@@ -355,13 +355,13 @@ tri_status tri_ps_chain_go_on(tri_ps_server *server)
 
 void tri_ps_chain_lost(tri_ps_server *server)
 {
-    server->chain.line = NULL;
+    server->chain.connection = NULL;
     server->chain.lost = true;
 }
 
 tri_status tri_ps_chain_suspect(tri_ps_server *server, int number)
 {
-    tri_line *line;
+    tri_connection *connection;
     ps_change change = {PS_WITHOUT, number};
     if (!server->setup.store || server->setup.replicas < 2)
         return TRI_OK;
@@ -371,8 +371,8 @@ tri_status tri_ps_chain_suspect(tri_ps_server *server, int number)
     TRI_TRY(tri_ps_view_look(server));
     if (server->view.version > version) /* somebody else has noticed */
         return TRI_OK;
-    if (tri_ps_reach(server, number, REACH_MS, &line) == TRI_OK) {
-        tri_line_hang_up(line);
+    if (tri_ps_reach(server, number, REACH_MS, &connection) == TRI_OK) {
+        tri_connection_close(connection);
         return tri_ps_chain_renew(server);
     }
     tri_log(TRI_LOG_WARN, "server %d is gone: its backup goes on in its place", number);

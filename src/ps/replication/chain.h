@@ -3,44 +3,44 @@
  * chain.h: a server and its backup: what changes its state goes there too, in order, and nobody hears of it before the
  * backup has it.
  *
- * Primary-backup replication of a state machine: the backup runs the same handlers on the same letters. It is given
- * what it lacks, block by block and slot by slot on the same line, so each is whole at one point of the row of letters.
- * Included by the server's files only.
+ * Primary-backup replication of a state machine: the backup runs the same handlers on the same messages. It is given
+ * what it lacks, block by block and slot by slot on the same connection, so each is whole at one point of the row of
+ * messages. Included by the server's files only.
  */
 #ifndef TRI_PS_CHAIN_H
 #define TRI_PS_CHAIN_H
 
-#include "net/post.h"
+#include "net/endpoint.h"
 #include "ps/key.h"
 #include "ps/rpc/protocol.h"
 #include "ps/view.h"
 
 struct tri_ps_server;
-struct ps_guest;
+struct ps_client_connection;
 struct ps_table;
 
 /* An answer that waits for the backup. */
 typedef struct ps_kept {
     struct ps_kept *next;
-    struct ps_guest *guest; /* NULL: it is gone */
-    uint64_t after;         /* letters that the backup has then */
+    struct ps_client_connection *client; /* NULL: it is gone */
+    uint64_t after;                      /* messages that the backup has then */
     unsigned priority;
-    tri_letter letter;
+    tri_message message;
     const void *body; /* one of ours: behind this struct */
     bool lasting;
 } ps_kept;
 
 /* How long nothing has come from a neighbour. */
 typedef struct ps_quiet {
-    uint64_t heard; /* bytes on its line */
+    uint64_t heard; /* bytes on its connection */
     int64_t silent_ns;
     int64_t excused_ns; /* it has said that it may be silent for so long; 0: it has not */
 } ps_quiet;
 
 typedef struct ps_chain {
-    int backup;     /* number of the backup that there should be, -1: none */
-    tri_line *line; /* NULL: it is not reached (yet) */
-    bool lost;      /* the line has ended, and it is not known yet whose end that was: nobody is answered */
+    int backup;                 /* number of the backup that there should be, -1: none */
+    tri_connection *connection; /* NULL: it is not reached (yet) */
+    bool lost; /* the connection has ended, and it is not known yet whose end that was: nobody is answered */
     uint64_t sent, acknowledged;
     ps_kept *kept, **kept_end;
     ps_slots given;  /* slots of this server of which the backup has all */
@@ -50,7 +50,7 @@ typedef struct ps_chain {
     int copy_rows, copy_slot;   /* the same of tables of rows */
     int64_t shares_ns;          /* not before this slots are shared out */
     uint64_t told;              /* version of the view of which it was said that the backup has all */
-    uint64_t beat;              /* letters that the backup has with the latest beat, */
+    uint64_t beat;              /* messages that the backup has with the latest beat, */
     int64_t beat_ns;            /* which was sent then */
     int64_t leased_ns;          /* when the latest one was sent that it has acknowledged */
     ps_quiet quiet;             /* of the backup */
@@ -64,19 +64,19 @@ void tri_ps_chain_fini(struct tri_ps_server *server);
 tri_status tri_ps_chain_renew(struct tri_ps_server *server);
 /* The view has changed. */
 void tri_ps_chain_tell(struct tri_ps_server *server);
-/* A letter of a worker that changes the state, before it is handled. */
-void tri_ps_chain_forward(struct tri_ps_server *server, int worker, const tri_letter *letter, const void *body);
-/* A letter to the backup, which is there. */
-void tri_ps_chain_say(struct tri_ps_server *server, const tri_letter *letter, const void *body);
-/* True: the answer is kept until the backup has all letters so far, or there is another. */
-bool tri_ps_chain_keep(struct tri_ps_server *server, struct ps_guest *guest, unsigned priority,
-                       const tri_letter *letter, const void *body, bool lasting);
-void tri_ps_chain_forget(struct tri_ps_server *server, const struct ps_guest *guest);
-void tri_ps_chain_acknowledged(struct tri_ps_server *server, uint64_t letters);
+/* A message of a worker that changes the state, before it is handled. */
+void tri_ps_chain_forward(struct tri_ps_server *server, int worker, const tri_message *message, const void *body);
+/* A message to the backup, which is there. */
+void tri_ps_chain_say(struct tri_ps_server *server, const tri_message *message, const void *body);
+/* True: the answer is kept until the backup has all messages so far, or there is another. */
+bool tri_ps_chain_keep(struct tri_ps_server *server, struct ps_client_connection *client, unsigned priority,
+                       const tri_message *message, const void *body, bool lasting);
+void tri_ps_chain_forget(struct tri_ps_server *server, const struct ps_client_connection *client);
+void tri_ps_chain_acknowledged(struct tri_ps_server *server, uint64_t messages);
 /* Gives the backup more of what it lacks; shares slots out when it has all. To be called after each turn. */
 tri_status tri_ps_chain_go_on(struct tri_ps_server *server);
 bool tri_ps_chain_is_busy(const struct tri_ps_server *server);
-/* The line is gone: tri_ps_chain_suspect() follows. */
+/* The connection is gone: tri_ps_chain_suspect() follows. */
 void tri_ps_chain_lost(struct tri_ps_server *server);
 /* It has left in good order: what waits for it need not. */
 void tri_ps_chain_alone(struct tri_ps_server *server);
@@ -93,7 +93,8 @@ bool tri_ps_beat_is_leased(struct tri_ps_server *server);
 void tri_ps_beat_acknowledged(ps_chain *chain);
 /* This server is going to be busy for so long at most; a neighbour has said so. */
 void tri_ps_beat_excuse(struct tri_ps_server *server, int64_t limit_ms);
-void tri_ps_beat_excused(const struct tri_ps_server *server, ps_quiet *quiet, const tri_line *line, double limit_ms);
+void tri_ps_beat_excused(const struct tri_ps_server *server, ps_quiet *quiet, const tri_connection *connection,
+                         double limit_ms);
 
 /* --- replication/chain.c --- */
 /* A neighbour may be dead: finds out, and if so makes the view without it. */

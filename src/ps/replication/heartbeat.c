@@ -2,8 +2,8 @@
  *
  * heartbeat.c: signs of life between a server and its backup, and what silence means.
  *
- * A server that is stopped, or whose host hangs, keeps its lines. It beats to its backup, which acknowledges; who is
- * silent for SILENT_BEATS is done without, by whoever has a copy of all that it has. The other side of it: a server
+ * A server that is stopped, or whose host hangs, keeps its connections. It beats to its backup, which acknowledges; who
+ * is silent for SILENT_BEATS is done without, by whoever has a copy of all that it has. The other side of it: a server
  * whose beats were not acknowledged for LEASE_BEATS does not know whether it is done without already, and tells nobody
  * anything until the next one is (tri_ps_chain_keep()). So what it tells was so when it was asked.
  */
@@ -30,8 +30,8 @@ int64_t tri_ps_beat_ms(const tri_ps_server *server, int64_t otherwise_ms)
 static void beat_say(tri_ps_server *server, int64_t now_ns)
 {
     ps_chain *chain = &server->chain;
-    tri_letter letter = ps_head_write(&(ps_head){.kind = PS_BEAT});
-    tri_ps_chain_say(server, &letter, NULL);
+    tri_message message = ps_head_write(&(ps_head){.kind = PS_BEAT});
+    tri_ps_chain_say(server, &message, NULL);
     chain->beat = chain->sent;
     chain->beat_ns = now_ns;
 }
@@ -68,10 +68,10 @@ static bool is_covered(const tri_ps_server *server, int number)
 }
 
 /* True: it has been silent for too long. A pause of this server's own counts as one beat. */
-static bool is_silent(const tri_ps_server *server, ps_quiet *quiet, const tri_line *line, int64_t passed_ns)
+static bool is_silent(const tri_ps_server *server, ps_quiet *quiet, const tri_connection *connection, int64_t passed_ns)
 {
     int64_t beat = beat_ns(server);
-    uint64_t heard = tri_line_heard(line);
+    uint64_t heard = tri_connection_received(connection);
     if (heard != quiet->heard)
         *quiet = (ps_quiet){.heard = heard};
     else
@@ -96,41 +96,44 @@ tri_status tri_ps_beat(tri_ps_server *server)
     if (beat == 0 || !server->setup.store || passed_ns < beat / 4)
         return TRI_OK;
     server->beat_look_ns = now_ns;
-    if (chain->line && chain->beat <= chain->acknowledged && now_ns - chain->beat_ns >= beat)
+    if (chain->connection && chain->beat <= chain->acknowledged && now_ns - chain->beat_ns >= beat)
         beat_say(server, now_ns);
-    if (chain->line && is_silent(server, &chain->quiet, chain->line, passed_ns) && is_covered(server, chain->backup))
+    if (chain->connection && is_silent(server, &chain->quiet, chain->connection, passed_ns) &&
+        is_covered(server, chain->backup))
         return do_without(server, chain->backup, chain->quiet.silent_ns);
-    for (ps_guest *guest = server->guests; guest; guest = guest->next)
-        if (guest->server >= 0 && is_silent(server, &guest->quiet, guest->line, passed_ns) &&
-            ps_view_has(&server->view, guest->server) && is_covered(server, guest->server))
-            return do_without(server, guest->server, guest->quiet.silent_ns); /* guests may have gone */
+    for (ps_client_connection *client = server->clients; client; client = client->next)
+        if (client->server >= 0 && is_silent(server, &client->quiet, client->connection, passed_ns) &&
+            ps_view_has(&server->view, client->server) && is_covered(server, client->server))
+            return do_without(server, client->server, client->quiet.silent_ns); /* clients may have gone */
     return TRI_OK;
 }
 
 /* --- long work --- */
 
-static void excuse_say(tri_ps_server *server, tri_line *line, int64_t limit_ms)
+static void excuse_say(tri_ps_server *server, tri_connection *connection, int64_t limit_ms)
 {
-    tri_letter letter = ps_head_write(&(ps_head){.kind = PS_BEAT, .extra = (double)limit_ms});
-    (void)tri_ps_concerns_all(server, tri_post_send(line, (unsigned)INT32_MAX, &letter, NULL, NULL, NULL));
-    tri_line_flush(line);
+    tri_message message = ps_head_write(&(ps_head){.kind = PS_BEAT, .extra = (double)limit_ms});
+    (void)tri_ps_concerns_all(server, tri_connection_send(connection, (unsigned)INT32_MAX, &message, NULL, NULL, NULL));
+    tri_connection_flush(connection);
 }
 
 void tri_ps_beat_excuse(tri_ps_server *server, int64_t limit_ms)
 {
     if (beat_ns(server) == 0)
         return;
-    if (server->chain.line && server->chain.acknowledged > 0) /* it knows whose line this is */
-        excuse_say(server, server->chain.line, limit_ms);
-    for (ps_guest *guest = server->guests; guest; guest = guest->next)
-        if (guest->server >= 0)
-            excuse_say(server, guest->line, limit_ms);
+    if (server->chain.connection && server->chain.acknowledged > 0) /* it knows whose connection this is */
+        excuse_say(server, server->chain.connection, limit_ms);
+    for (ps_client_connection *client = server->clients; client; client = client->next)
+        if (client->server >= 0)
+            excuse_say(server, client->connection, limit_ms);
 }
 
 /* Nobody is excused for longer than whoever waits for him waits. */
-void tri_ps_beat_excused(const tri_ps_server *server, ps_quiet *quiet, const tri_line *line, double limit_ms)
+void tri_ps_beat_excused(const tri_ps_server *server, ps_quiet *quiet, const tri_connection *connection,
+                         double limit_ms)
 {
     double most_ms = server->setup.net->timeout_s * 1e3;
     limit_ms = limit_ms < most_ms ? limit_ms : most_ms;
-    *quiet = (ps_quiet){.heard = tri_line_heard(line), .excused_ns = (int64_t)(limit_ms * TRI_NS_PER_MS)};
+    *quiet =
+        (ps_quiet){.heard = tri_connection_received(connection), .excused_ns = (int64_t)(limit_ms * TRI_NS_PER_MS)};
 }

@@ -110,7 +110,7 @@ tri_status tri_ps_era_fail(void)
 tri_status tri_ps_era_check(tri_ps_server *server, const ps_spec *spec)
 {
     int64_t era = server->era;
-    if (spec->era > era && server->setup.store) /* a guest may say what it likes: the store knows */
+    if (spec->era > era && server->setup.store) /* a client may say what it likes: the store knows */
         TRI_TRY(tri_ps_views_era(server->setup.store, 0, &era));
     if (spec->era > era)
         return tri_fail(TRI_EFORMAT, "it speaks of era %lld, which has not begun", (long long)spec->era);
@@ -120,14 +120,14 @@ tri_status tri_ps_era_check(tri_ps_server *server, const ps_spec *spec)
 }
 
 /* Whoever is of the era before finds out when it is here again. */
-void tri_ps_era_begin(tri_ps_server *server, const ps_guest *but, int64_t era)
+void tri_ps_era_begin(tri_ps_server *server, const ps_client_connection *but, int64_t era)
 {
     server->era = era;
     tri_ps_chain_drop(server);
-    for (ps_guest *guest = server->guests, *next; guest; guest = next) {
-        next = guest->next;
-        if (guest != but)
-            tri_ps_guest_hang_up(server, guest);
+    for (ps_client_connection *client = server->clients, *next; client; client = next) {
+        next = client->next;
+        if (client != but)
+            tri_ps_connection_close(server, client);
     }
     tri_ps_save_end(server);
     for (int t = 0; t < server->table_count; t++)

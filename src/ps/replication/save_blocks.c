@@ -326,7 +326,7 @@ static tri_status save_begin(tri_ps_server *server, ps_table *table, const ps_he
     return drafts_join(save);
 }
 
-tri_status tri_ps_save_ask(tri_ps_server *server, ps_guest *guest, const ps_head *head, const void *body)
+tri_status tri_ps_save_ask(tri_ps_server *server, ps_client_connection *client, const ps_head *head, const void *body)
 {
     ps_table *table;
     TRI_TRY(tri_ps_block_find(server, head, &table, NULL));
@@ -350,6 +350,6 @@ tri_status tri_ps_save_ask(tri_ps_server *server, ps_guest *guest, const ps_head
         why = tri_last_error();
         answer.nbytes = strlen(why);
     }
-    tri_ps_answer(guest, &answer, why, false);
+    tri_ps_answer(client, &answer, why, false);
     return TRI_OK;
 }

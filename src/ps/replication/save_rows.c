@@ -2,9 +2,9 @@
  *
  * save_rows.c: tables of rows to files and back, while pushes go on.
  *
- * A save is of one moment: each slot is written as it is then, between two letters, or before the first push that would
- * change it. With bsp the moment of a slot is the end of a step. A file holds the texts of all tables and then slots,
- * each with a hash; the folder's manifest lists the files. docs/formats/ps.md.
+ * A save is of one moment: each slot is written as it is then, between two messages, or before the first push that
+ * would change it. With bsp the moment of a slot is the end of a step. A file holds the texts of all tables and then
+ * slots, each with a hash; the folder's manifest lists the files. docs/formats/ps.md.
  */
 #include <stdio.h>
 
@@ -18,7 +18,7 @@
 #define FILE_MAGIC "trirows1"
 
 struct kv_save {
-    ps_guest *guest; /* who wants it; NULL: is gone */
+    ps_client_connection *client; /* who wants it; NULL: is gone */
     ps_head head;
     char *path, *part;                   /* of the file, and while it is written */
     int table_count;                     /* those of then */
@@ -119,15 +119,15 @@ static tri_status save_end(tri_ps_server *server)
         save->status = tri_fs_rename(save->part, save->path);
     if (save->status != TRI_OK && save->message[0] == '\0')
         snprintf(save->message, sizeof(save->message), "%s", tri_last_error());
-    if (save->guest && save->status != TRI_OK)
-        (void)tri_ps_kv_failed(save->guest, &save->head, tri_fail_copy(save->status, save->message));
-    else if (save->guest) {
+    if (save->client && save->status != TRI_OK)
+        (void)tri_ps_kv_failed(save->client, &save->head, tri_fail_copy(save->status, save->message));
+    else if (save->client) {
         char text[256];
         const char *name = strrchr(save->path, '/');
         snprintf(text, sizeof(text), "- [%s, %llu, %016llx]\n", name ? name + 1 : save->path,
                  (unsigned long long)save->nbytes, (unsigned long long)save->hash);
         ps_head answer = {.kind = PS_KV_DONE, .request = save->head.request, .nbytes = strlen(text)};
-        tri_ps_answer(save->guest, &answer, text, false);
+        tri_ps_answer(save->client, &answer, text, false);
     }
     save_free(server->kv);
     return TRI_OK;
@@ -159,11 +159,11 @@ tri_status tri_ps_kv_go_on(tri_ps_server *server)
     return save && save->left == 0 ? save_end(server) : TRI_OK;
 }
 
-void tri_ps_kv_save_forget(ps_kv *kv, const ps_guest *guest)
+void tri_ps_kv_save_forget(ps_kv *kv, const ps_client_connection *client)
 {
-    if (kv->save && (!guest || kv->save->guest == guest))
-        kv->save->guest = NULL;
-    if (!guest)
+    if (kv->save && (!client || kv->save->client == client))
+        kv->save->client = NULL;
+    if (!client)
         save_free(kv);
 }
 
@@ -189,16 +189,16 @@ static tri_status save_read(const tri_ps_server *server, kv_save *save, const vo
     return save->path && save->part ? TRI_OK : TRI_ENOMEM;
 }
 
-tri_status tri_ps_kv_save(tri_ps_server *server, ps_guest *guest, const ps_head *head, const void *body)
+tri_status tri_ps_kv_save(tri_ps_server *server, ps_client_connection *client, const ps_head *head, const void *body)
 {
     ps_kv *kv = server->kv;
-    if (kv->save && kv->save->guest)
-        return tri_ps_kv_failed(guest, head, tri_fail(TRI_EINVAL, "another save is under way"));
+    if (kv->save && kv->save->client)
+        return tri_ps_kv_failed(client, head, tri_fail(TRI_EINVAL, "another save is under way"));
     save_free(kv); /* of somebody who is gone, and asks again */
     kv_save *save = kv->save = tri_alloc_zero(1, sizeof(*save));
     if (!save)
         return TRI_ENOMEM;
-    *save = (kv_save){.guest = guest, .head = *head};
+    *save = (kv_save){.client = client, .head = *head};
     tri_status status = save_read(server, save, body, head->nbytes);
     for (int t = 0; t < kv->table_count && status == TRI_OK; t++)
         for (int s = 0; s < PS_SLOTS; s++) {
@@ -316,19 +316,19 @@ static tri_status folder_load(const tri_ps_server *server, ps_role role, const c
     return status;
 }
 
-tri_status tri_ps_kv_load(tri_ps_server *server, ps_guest *guest, const ps_head *head, const void *body)
+tri_status tri_ps_kv_load(tri_ps_server *server, ps_client_connection *client, const ps_head *head, const void *body)
 {
     char *folder = tri_strndup(body ? body : "", head->nbytes);
     if (!folder)
         return TRI_ENOMEM;
     tri_ps_beat_excuse(server, (int64_t)(server->setup.net->timeout_s * 1e3));
-    tri_status status = folder_load(server, guest->server >= 0 ? PS_BACKUP : PS_PRIMARY, folder);
+    tri_status status = folder_load(server, client->server >= 0 ? PS_BACKUP : PS_PRIMARY, folder);
     tri_free(folder);
     if (status == TRI_ENOMEM)
         return status;
     if (status != TRI_OK)
-        return tri_ps_kv_failed(guest, head, status);
+        return tri_ps_kv_failed(client, head, status);
     ps_head answer = {.kind = PS_KV_DONE, .request = head->request};
-    tri_ps_answer(guest, &answer, NULL, false);
+    tri_ps_answer(client, &answer, NULL, false);
     return TRI_OK;
 }

@@ -10,7 +10,7 @@
 #include "ps/server/server_impl.h"
 #include "ps/views.h"
 
-tri_status tri_ps_reach(tri_ps_server *server, int number, int64_t limit_ms, tri_line **line)
+tri_status tri_ps_reach(tri_ps_server *server, int number, int64_t limit_ms, tri_connection **connection)
 {
     char key[TRI_PS_ADDRESS_KEY_NBYTES], *address;
     size_t nbytes;
@@ -18,7 +18,7 @@ tri_status tri_ps_reach(tri_ps_server *server, int number, int64_t limit_ms, tri
     tri_ps_beat_excuse(server, limit_ms);
     tri_ps_address_key(number, key);
     TRI_TRY(tri_store_wait(server->setup.store, key, &address, &nbytes, deadline_ns));
-    tri_status status = tri_post_redial(server->post, address, deadline_ns, line);
+    tri_status status = tri_endpoint_redial(server->endpoint, address, deadline_ns, connection);
     tri_free(address);
     return status;
 }
@@ -26,10 +26,10 @@ tri_status tri_ps_reach(tri_ps_server *server, int number, int64_t limit_ms, tri
 /* Servers that are not in the view must not go on as if their backup was with them. */
 static void neighbours_drop(tri_ps_server *server)
 {
-    for (ps_guest *guest = server->guests, *next; guest; guest = next) {
-        next = guest->next;
-        if (guest->server >= 0 && !ps_view_has(&server->view, guest->server))
-            tri_ps_guest_hang_up(server, guest);
+    for (ps_client_connection *client = server->clients, *next; client; client = next) {
+        next = client->next;
+        if (client->server >= 0 && !ps_view_has(&server->view, client->server))
+            tri_ps_connection_close(server, client);
     }
 }
 
@@ -177,7 +177,7 @@ static tri_status view_settle(tri_ps_server *server)
         TRI_TRY(join_anew(server));
         for (int w = 0; w < server->setup.workers; w++) /* its answers went with the rest */
             if (server->workers[w])
-                tri_ps_guest_hang_up(server, server->workers[w]);
+                tri_ps_connection_close(server, server->workers[w]);
     }
     neighbours_drop(server);
     tri_log(TRI_LOG_INFO, "view %llu: %d servers, %d of %d slots here", (unsigned long long)view->version,
@@ -223,7 +223,7 @@ tri_status tri_ps_server_return(tri_ps_server *server)
 
 /* --- neighbours --- */
 
-/* Lines of neighbours have ended. */
+/* Connections of neighbours have ended. */
 tri_status tri_ps_neighbour_look(tri_ps_server *server)
 {
     while (server->suspects != 0) {
@@ -239,7 +239,7 @@ tri_status tri_ps_idle_look(tri_ps_server *server)
 {
     int64_t now_ns = tri_now_ns();
     bool all_left;
-    if (server->setup.replicas < 2 || server->guests || now_ns < server->look_ns)
+    if (server->setup.replicas < 2 || server->clients || now_ns < server->look_ns)
         return TRI_OK;
     server->look_ns = now_ns + TRI_NS_PER_S;
     TRI_TRY(tri_ps_view_look(server));
@@ -253,10 +253,10 @@ tri_status tri_ps_idle_look(tri_ps_server *server)
 void tri_ps_leave_tell(tri_ps_server *server)
 {
     ps_head head = {.kind = PS_LEAVE, .clock = server->setup.number};
-    tri_letter letter = ps_head_write(&head);
-    if (server->chain.line)
-        (void)tri_post_send(server->chain.line, 0, &letter, NULL, NULL, NULL);
-    for (ps_guest *guest = server->guests; guest; guest = guest->next)
-        if (guest->server >= 0)
-            tri_ps_answer_send(guest, 0, &letter, NULL, false);
+    tri_message message = ps_head_write(&head);
+    if (server->chain.connection)
+        (void)tri_connection_send(server->chain.connection, 0, &message, NULL, NULL, NULL);
+    for (ps_client_connection *client = server->clients; client; client = client->next)
+        if (client->server >= 0)
+            tri_ps_answer_send(client, 0, &message, NULL, false);
 }

@@ -3,11 +3,11 @@
  * annotation.h: what workers tell each other: each leaves a note on a subject at the first server, and is given those
  * of all.
  *
- * A note is a few figures or rows, in the way of a worker no more than a step's letter; the server does not read it.
+ * A note is a few figures or rows, in the way of a worker no more than a step's message; the server does not read it.
  * None is kept beyond a server that dies.
  */
-#ifndef TRI_PS_NOTE_H
-#define TRI_PS_NOTE_H
+#ifndef TRI_PS_ANNOTATION_H
+#define TRI_PS_ANNOTATION_H
 
 #include <stddef.h>
 #include <stdint.h>

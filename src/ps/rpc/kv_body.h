@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * kv_body.h: the bodies of letters about rows: slots, keys, values (docs/formats/ps.md).
+ * kv_body.h: the bodies of messages about rows: slots, keys, values (docs/formats/ps.md).
  *
- * A letter says which slots it is about, whatever keys it has: a step's part that has no rows in a slot is a part of
- * that slot's sum too, and who applies a letter need not know who serves what. Included by files of ps/ and their tests
- * only.
+ * A message says which slots it is about, whatever keys it has: a step's part that has no rows in a slot is a part of
+ * that slot's sum too, and who applies a message need not know who serves what. Included by files of ps/ and their
+ * tests only.
  */
 #ifndef TRI_PS_KV_BODY_H
 #define TRI_PS_KV_BODY_H
@@ -13,10 +13,10 @@
 #include "ps/key.h"
 #include "ps/rpc/coding.h"
 
-/* What a letter about rows holds. */
+/* What a message about rows holds. */
 typedef struct ps_rows_body {
     ps_slots slots;
-    const uint64_t *keys; /* [count]; NULL: a letter has their hash in their place: */
+    const uint64_t *keys; /* [count]; NULL: a message has their hash in their place: */
     XXH128_hash_t hash;
     const float *values; /* [count * dim], NULL: none */
     int64_t count;
@@ -24,7 +24,7 @@ typedef struct ps_rows_body {
     bool is_part;  /* keys may lie in slots that are not named (any more) */
 } ps_rows_body;
 
-#define PS_ROWS_MAX INT64_C(0x7fffffff) /* of one letter */
+#define PS_ROWS_MAX INT64_C(0x7fffffff) /* of one message */
 
 /* Bytes that a body takes at most. */
 size_t ps_rows_body_limit(int64_t count, int dim, int wire, bool has_values);
@@ -37,7 +37,7 @@ size_t ps_rows_head_write(const ps_slots *slots, unsigned char to[PS_ROWS_HEAD_N
 /* What stands in place of slots and keys where these are known by their hash. */
 #define PS_ROWS_NAME_NBYTES (PS_SLOTS / 8 + PS_KEYS_NAME_NBYTES)
 void ps_rows_name_write(const ps_slots *slots, const XXH128_hash_t *hash, unsigned char to[PS_ROWS_NAME_NBYTES]);
-/* The hash of a letter that has no keys. False: it has. */
+/* The hash of a message that has no keys. False: it has. */
 bool ps_rows_name_read(const void *bytes, size_t nbytes, XXH128_hash_t *hash);
 
 /* Memory for what is read, kept from one to the next. */

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * protocol.h: what a worker and a parameter server say to each other, as heads of letters (net/post.h).
+ * protocol.h: what a worker and a parameter server say to each other, as heads of messages (net/endpoint.h).
  *
  * The words of a head always mean the same: request (echoed by the answer), clock (steps taken), table and block, part
- * (leaves of the batch that a body is the sum of), extra. docs/formats/ps.md lists all letters.
+ * (leaves of the batch that a body is the sum of), extra. docs/formats/ps.md lists all messages.
  */
 #ifndef TRI_PS_PROTOCOL_H
 #define TRI_PS_PROTOCOL_H
 
 #include <string.h>
 
-#include "net/post.h"
+#include "net/endpoint.h"
 #include "tensor/tree.h"
 
 #define PS_VERSION 9
@@ -49,8 +49,8 @@ typedef enum ps_kind {
     PS_PULL_STATE, /* block, extra: number of the optimizer's array -> PS_STATE */
     PS_STATE,
     PS_STATS, /* -> text for people; with PS_FLAG_TIME: -> clock: the server's, in ns; with PS_FLAG_EVENTS: extra:
-                 since when, by that -> body: ps_deed (ps/rpc/operation_record.h); extra: 1: it did more than it
-                 remembers */
+                 since when, by that -> body: ps_operation_record (ps/rpc/operation_record.h); extra: 1: it did more
+                 than it remembers */
     PS_NOTE,  /* clock: a tag, block: a subject (ps/rpc/annotation.h); body: a note of this worker, or nothing -> clock:
                  how many  workers have left one of that tag; with PS_FLAG_ALL body: all of them */
     PS_SAVE,  /* clock: a step, extra: version of the view; body: a plan (ps/replication/save.h). The server will write
@@ -63,7 +63,7 @@ typedef enum ps_kind {
     /* Between a server and its backup: */
     PS_COPY_TABLE, /* body: what is known of a table */
     PS_COPY,       /* block; body: all of it */
-    PS_ACK,        /* request: letters that the backup has */
+    PS_ACK,        /* request: messages that the backup has */
     PS_LEAVE,      /* the server ends in good order */
     PS_BEAT,       /* a sign of life, acknowledged; extra: the server may be silent for so many ms, nothing is */
     /* Tables of rows; request: numbers that ascend. -> PS_KV_DONE, or PS_KV_FAILED: this request alone has failed. */
@@ -74,7 +74,7 @@ typedef enum ps_kind {
                       PS_FLAG_PULL */
     PS_KV_CLOCK,   /* ssp, async: this worker has pushed all of step `clock` - 1; body: slots */
     PS_KV_BARRIER, /* clock: how many of them; body: slots, PS_BARRIER_SLOT alone -> when all workers have come to it */
-    PS_KV_STATS,   /* -> body: lines for people */
+    PS_KV_STATS,   /* -> body: connections for people */
     PS_KV_SAVE,    /* body: tables, their steps, a folder -> body: what the manifest says of the file */
     PS_KV_LOAD,    /* body: a folder */
     PS_KV_COPY,    /* between servers: block: a slot; body: all of it */
@@ -84,7 +84,7 @@ typedef enum ps_kind {
     PS_KIND_COUNT
 } ps_kind;
 
-/* Flags of letters. */
+/* Flags of messages. */
 #define PS_FLAG_STARTS                                                                                                 \
     UINT16_C(1) /* PS_OPEN: this client gives the first values; PS_HELLO of a server: it has none yet */
 #define PS_FLAG_PULL UINT16_C(2) /* PS_PUSH, PS_TAIL: and what comes of it is wanted */
@@ -94,7 +94,7 @@ typedef enum ps_kind {
 
 #define PS_FLAG_SERVER UINT16_C(16) /* PS_HELLO: from the server `clock`, whose backup this is; extra: its view */
 
-#define PS_FLAG_REFUSED UINT16_C(64) /* PS_MOVED: a letter was not taken in, and is to be said again */
+#define PS_FLAG_REFUSED UINT16_C(64) /* PS_MOVED: a message was not taken in, and is to be said again */
 
 #define PS_FLAG_EXACT UINT16_C(128) /* PS_PULL, PS_VALUES: f32, whatever ps.values says */
 
@@ -113,10 +113,10 @@ typedef enum ps_kind {
 /* Whoever has this slot counts who has come to a barrier. */
 #define PS_BARRIER_SLOT 0
 
-/* In letters to a backup the upper bits of `table` are the worker's number. */
+/* In messages to a backup the upper bits of `table` are the worker's number. */
 #define PS_TABLE_BITS 8
 #define PS_TABLE_MASK ((UINT32_C(1) << PS_TABLE_BITS) - 1)
-/* PS_OPEN of a line that was lost: `request` of letters whose answers nobody counts. */
+/* PS_OPEN of a connection that was lost: `request` of messages whose answers nobody counts. */
 #define PS_AGAIN UINT64_C(1)
 
 /* A head with its words by name. */
@@ -131,32 +131,32 @@ typedef struct ps_head {
     double extra;
 } ps_head;
 
-/* About tables of rows: `table` is the hash of its name; in letters to a backup `request` is the worker's number. */
+/* About tables of rows: `table` is the hash of its name; in messages to a backup `request` is the worker's number. */
 static inline bool ps_kind_is_kv(ps_kind kind)
 {
     return kind >= PS_KV_JOIN;
 }
 
-static inline tri_letter ps_head_write(const ps_head *head)
+static inline tri_message ps_head_write(const ps_head *head)
 {
-    tri_letter letter = {.kind = (uint16_t)head->kind, .flags = head->flags, .nbytes = head->nbytes};
-    letter.words[0] = head->request;
-    letter.words[1] = (uint64_t)head->clock;
-    letter.words[2] = head->table | (uint64_t)head->block << 32;
-    letter.words[3] = (uint32_t)head->part.first | (uint64_t)(uint32_t)head->part.count << 32;
-    memcpy(&letter.words[4], &head->extra, sizeof(head->extra));
-    return letter;
+    tri_message message = {.kind = (uint16_t)head->kind, .flags = head->flags, .nbytes = head->nbytes};
+    message.words[0] = head->request;
+    message.words[1] = (uint64_t)head->clock;
+    message.words[2] = head->table | (uint64_t)head->block << 32;
+    message.words[3] = (uint32_t)head->part.first | (uint64_t)(uint32_t)head->part.count << 32;
+    memcpy(&message.words[4], &head->extra, sizeof(head->extra));
+    return message;
 }
 
-static inline ps_head ps_head_read(const tri_letter *letter)
+static inline ps_head ps_head_read(const tri_message *message)
 {
-    ps_head head = {.kind = (ps_kind)letter->kind, .flags = letter->flags, .nbytes = letter->nbytes};
-    head.request = letter->words[0];
-    head.clock = (int64_t)letter->words[1];
-    head.table = (uint32_t)letter->words[2];
-    head.block = (uint32_t)(letter->words[2] >> 32);
-    head.part = (tri_tree_part){(uint32_t)letter->words[3], (uint32_t)(letter->words[3] >> 32)};
-    memcpy(&head.extra, &letter->words[4], sizeof(head.extra));
+    ps_head head = {.kind = (ps_kind)message->kind, .flags = message->flags, .nbytes = message->nbytes};
+    head.request = message->words[0];
+    head.clock = (int64_t)message->words[1];
+    head.table = (uint32_t)message->words[2];
+    head.block = (uint32_t)(message->words[2] >> 32);
+    head.part = (tri_tree_part){(uint32_t)message->words[3], (uint32_t)(message->words[3] >> 32)};
+    memcpy(&head.extra, &message->words[4], sizeof(head.extra));
     return head;
 }
 

@@ -29,7 +29,7 @@ static tri_status note_keep(struct ps_note *note, const ps_head *head, const voi
     return tri_string_append_bytes(&note->text, body, head->nbytes);
 }
 
-static tri_status notes_tell(tri_ps_server *server, ps_guest *guest, const ps_head *head, ps_head *answer)
+static tri_status notes_tell(tri_ps_server *server, ps_client_connection *client, const ps_head *head, ps_head *answer)
 {
     static const char zeros[8] = {0};
     tri_string all = {0};
@@ -50,15 +50,15 @@ static tri_status notes_tell(tri_ps_server *server, ps_guest *guest, const ps_he
     answer->flags = PS_FLAG_ALL;
     answer->nbytes = all.nbytes;
     if (status == TRI_OK)
-        tri_ps_answer(guest, answer, tri_string_text(&all), false);
+        tri_ps_answer(client, answer, tri_string_text(&all), false);
     tri_string_fini(&all);
     return status;
 }
 
-tri_status tri_ps_note_take(tri_ps_server *server, ps_guest *guest, const ps_head *head, const void *body)
+tri_status tri_ps_note_take(tri_ps_server *server, ps_client_connection *client, const ps_head *head, const void *body)
 {
     ps_head answer = {.kind = PS_NOTE, .request = head->request};
-    if (guest->server >= 0 || head->block >= PS_SUBJECT_COUNT)
+    if (client->server >= 0 || head->block >= PS_SUBJECT_COUNT)
         return tri_fail(TRI_EFORMAT, "it leaves a note on subject %u, want below %d", head->block, PS_SUBJECT_COUNT);
     if (!server->notes) {
         server->notes = tri_alloc_zero((size_t)server->setup.workers * PS_SUBJECT_COUNT, sizeof(*server->notes));
@@ -66,12 +66,12 @@ tri_status tri_ps_note_take(tri_ps_server *server, ps_guest *guest, const ps_hea
             return TRI_ENOMEM;
     }
     if (head->nbytes > 0)
-        TRI_TRY(note_keep(note_of(server, head->block, guest->number), head, body));
+        TRI_TRY(note_keep(note_of(server, head->block, client->number), head, body));
     for (int w = 0; w < server->setup.workers; w++)
         answer.clock += is_meant(note_of(server, head->block, w), head->clock);
     if (head->flags & PS_FLAG_ALL)
-        return notes_tell(server, guest, head, &answer);
-    tri_ps_answer(guest, &answer, NULL, false);
+        return notes_tell(server, client, head, &answer);
+    tri_ps_answer(client, &answer, NULL, false);
     return TRI_OK;
 }
 

@@ -3,9 +3,9 @@
  * backup_workers.c: bsp with backup workers: whose parts count in a step, and what becomes of the others'.
  *
  * Each worker says to one server, the one that has the first block that moves, when it has pushed all of a step. The
- * first ones, all workers but ps.backup_workers, are chosen: a function of that server's letters, so its backup chooses
- * the same. They hear it with the sums of the batch and tell the other servers, where the first word counts. A block
- * moves when all parts of the chosen are there; others are forgone. Who comes late hears which step is next.
+ * first ones, all workers but ps.backup_workers, are chosen: a function of that server's messages, so its backup
+ * chooses the same. They hear it with the sums of the batch and tell the other servers, where the first word counts. A
+ * block moves when all parts of the chosen are there; others are forgone. Who comes late hears which step is next.
  *
  * table->went_on[w] is the step after the latest in which w was chosen.
  */
@@ -64,7 +64,7 @@ bool tri_ps_chosen_are_here(const ps_table *table, ps_sum *sum)
     return true;
 }
 
-void tri_ps_chosen_answer(ps_guest *guest, const ps_table *table)
+void tri_ps_chosen_answer(ps_client_connection *client, const ps_table *table)
 {
     int workers = table->spec.workers;
     size_t nbytes = sizeof(table->tail_sum) + (size_t)workers;
@@ -79,8 +79,8 @@ void tri_ps_chosen_answer(ps_guest *guest, const ps_table *table)
         for (int w = 0; w < workers; w++)
             body[sizeof(table->tail_sum) + (size_t)w] = (char)is_chosen(table, w);
     }
-    if (!body || tri_ps_answer_take(guest, &head, body) != TRI_OK)
-        (void)tri_ps_concerns_all(guest->of, TRI_ENOMEM);
+    if (!body || tri_ps_answer_take(client, &head, body) != TRI_OK)
+        (void)tri_ps_concerns_all(client->of, TRI_ENOMEM);
 }
 
 static void chosen_count(tri_ps_server *server, ps_table *table)
@@ -90,21 +90,21 @@ static void chosen_count(tri_ps_server *server, ps_table *table)
     tri_ps_bsp_chosen(server, table);
 }
 
-tri_status tri_ps_bsp_clock(tri_ps_server *server, ps_guest *guest, ps_table *table, const ps_head *head)
+tri_status tri_ps_bsp_clock(tri_ps_server *server, ps_client_connection *client, ps_table *table, const ps_head *head)
 {
     int workers = table->spec.workers, ready = 0;
     if (!tri_ps_chooses(table) || head->clock < 1 || head->clock > table->tail_clock + 1)
         return tri_fail(TRI_EFORMAT, "step %lld is over, before its sums were said", (long long)head->clock - 1);
     if (head->clock <= table->tail_clock || table->tail_whole) {
         if (head->flags & PS_FLAG_PULL)
-            tri_ps_chosen_answer(guest, table);
+            tri_ps_chosen_answer(client, table);
         return TRI_OK;
     }
     if (head->flags & PS_FLAG_PULL)
-        table->tail_waits[guest->number] = 1;
+        table->tail_waits[client->number] = 1;
     if (has_chosen(table))
         return TRI_OK;
-    table->clocks[guest->number] = head->clock;
+    table->clocks[client->number] = head->clock;
     for (int w = 0; w < workers; w++)
         ready += table->clocks[w] == head->clock;
     if (ready < workers - (int)table->spec.ps.backup_workers)

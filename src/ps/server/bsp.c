@@ -29,24 +29,24 @@ static tri_status check_clock(const ps_table *table, const ps_block *block, cons
     return TRI_OK;
 }
 
-tri_status tri_ps_bsp_place(ps_guest *guest, const ps_table *table, ps_block *block, const ps_head *head)
+tri_status tri_ps_bsp_place(ps_client_connection *client, const ps_table *table, ps_block *block, const ps_head *head)
 {
     size_t wanted = tri_ps_gradients_nbytes(&table->spec, &table->spec.cuts[head->block]);
     TRI_TRY(check_clock(table, block, head));
     if (head->nbytes != wanted)
         return tri_fail(TRI_EFORMAT, "gradients of block %u: want %zu bytes, got %llu", head->block, wanted,
                         (unsigned long long)head->nbytes);
-    if (head->clock < block->clock || ps_sum_has(&block->sum, head->part) || tri_ps_is_left_out(table, guest->number))
+    if (head->clock < block->clock || ps_sum_has(&block->sum, head->part) || tri_ps_is_left_out(table, client->number))
         return TRI_OK;
-    TRI_TRY(ps_sum_room(&block->sum, head->part, &guest->room));
-    guest->sum = &block->sum;
-    guest->part = head->part;
+    TRI_TRY(ps_sum_room(&block->sum, head->part, &client->room));
+    client->sum = &block->sum;
+    client->part = head->part;
     return TRI_OK;
 }
 
 /* Squares of the sum of a step that is whole, so that workers find the norm of the whole gradient. They stay until the
  * next sum is, which needs every worker: one that has not heard them before the block moved can still ask. */
-static void squares_answer(ps_guest *guest, const ps_table *table, const ps_block *block, int64_t clock)
+static void squares_answer(ps_client_connection *client, const ps_table *table, const ps_block *block, int64_t clock)
 {
     uint32_t number = (uint32_t)(block - table->blocks);
     tri_slice blocks = tri_ps_norm_blocks(&table->spec, &table->spec.cuts[number]);
@@ -55,7 +55,7 @@ static void squares_answer(ps_guest *guest, const ps_table *table, const ps_bloc
                     .clock = clock,
                     .table = (uint32_t)table->number,
                     .block = number};
-    tri_ps_answer(guest, &head, table->squares + blocks.first, false);
+    tri_ps_answer(client, &head, table->squares + blocks.first, false);
 }
 
 static void squares_find(tri_ps_server *server, ps_table *table, ps_block *block)
@@ -100,39 +100,39 @@ static void blocks_try(tri_ps_server *server, ps_table *table)
             block_try(server, table, &table->blocks[b]);
 }
 
-/* The guest wants the values of the next clock; of a block that has moved it gets them at once. */
-static void wants(ps_guest *guest, const ps_table *table, ps_block *block, const ps_head *head)
+/* The client wants the values of the next clock; of a block that has moved it gets them at once. */
+static void wants(ps_client_connection *client, const ps_table *table, ps_block *block, const ps_head *head)
 {
     if (!(head->flags & PS_FLAG_PULL))
         return;
     if (head->clock < block->clock) {
         if (clips(table))
-            squares_answer(guest, table, block, head->clock);
-        tri_ps_values_answer(guest, table, block, 0, false);
+            squares_answer(client, table, block, head->clock);
+        tri_ps_values_answer(client, table, block, 0, false);
         return;
     }
-    block->waits[guest->number] = 1;
+    block->waits[client->number] = 1;
     if (clips(table) && ps_sum_is_whole(&block->sum))
-        squares_answer(guest, table, block, block->clock);
+        squares_answer(client, table, block, block->clock);
 }
 
 /* What is coded came to the beginning of its room: it is never longer than what it tells. */
-static void room_decode(const ps_guest *guest, const ps_table *table, const ps_block *block, size_t nbytes)
+static void room_decode(const ps_client_connection *client, const ps_table *table, const ps_block *block, size_t nbytes)
 {
     if (!tri_ps_is_coded(&table->spec.ps))
         return;
-    memcpy(table->scratch, guest->room, nbytes);
-    tri_ps_gradients_decode(table, block, table->scratch, guest->room);
+    memcpy(table->scratch, client->room, nbytes);
+    tri_ps_gradients_decode(table, block, table->scratch, client->room);
 }
 
-static void tail_answer(ps_guest *guest, const ps_table *table, int64_t clock)
+static void tail_answer(ps_client_connection *client, const ps_table *table, int64_t clock)
 {
     ps_head head = {
         .kind = PS_TAIL, .nbytes = sizeof(table->tail_sum), .clock = clock, .table = (uint32_t)table->number};
     if (tri_ps_chooses(table))
-        tri_ps_chosen_answer(guest, table);
+        tri_ps_chosen_answer(client, table);
     else
-        tri_ps_answer(guest, &head, clock < table->tail_clock ? table->tail_before : table->tail_sum, false);
+        tri_ps_answer(client, &head, clock < table->tail_clock ? table->tail_before : table->tail_sum, false);
 }
 
 static void tail_waits_answer(tri_ps_server *server, ps_table *table, int64_t clock)
@@ -172,22 +172,22 @@ static bool has_become_whole(const ps_table *table, ps_sum *sum)
     return tri_ps_chooses(table) ? tri_ps_chosen_are_here(table, sum) : ps_sum_is_whole(sum);
 }
 
-tri_status tri_ps_bsp_push(tri_ps_server *server, ps_guest *guest, ps_table *table, ps_block *block,
+tri_status tri_ps_bsp_push(tri_ps_server *server, ps_client_connection *client, ps_table *table, ps_block *block,
                            const ps_head *head)
 {
-    bool fresh = guest->sum != NULL;
+    bool fresh = client->sum != NULL;
     if (fresh) {
-        room_decode(guest, table, block, head->nbytes);
-        TRI_TRY(ps_sum_take(guest->sum, guest->part, guest->room));
-        guest->sum = NULL;
+        room_decode(client, table, block, head->nbytes);
+        TRI_TRY(ps_sum_take(client->sum, client->part, client->room));
+        client->sum = NULL;
     }
     bool whole = fresh && has_become_whole(table, &block->sum);
     if (whole && (head->flags & PS_FLAG_PULL))
-        block->waits[guest->number] = 1;
+        block->waits[client->number] = 1;
     if (whole)
         block_is_whole(server, table, block);
     else
-        wants(guest, table, block, head);
+        wants(client, table, block, head);
     return TRI_OK;
 }
 
@@ -236,7 +236,7 @@ static tri_status tail_turn(const tri_ps_server *server, ps_table *table, int64_
     return TRI_OK;
 }
 
-tri_status tri_ps_bsp_tail(tri_ps_server *server, ps_guest *guest, ps_table *table, const ps_head *head,
+tri_status tri_ps_bsp_tail(tri_ps_server *server, ps_client_connection *client, ps_table *table, const ps_head *head,
                            const float *body)
 {
     float *room;
@@ -251,11 +251,11 @@ tri_status tri_ps_bsp_tail(tri_ps_server *server, ps_guest *guest, ps_table *tab
         TRI_TRY(tail_turn(server, table, head->clock));
     if (table->tail_whole || head->clock < table->tail_clock) {
         if (head->flags & PS_FLAG_PULL)
-            tail_answer(guest, table, head->clock);
+            tail_answer(client, table, head->clock);
         return TRI_OK;
     }
     if (head->flags & PS_FLAG_PULL)
-        table->tail_waits[guest->number] = 1;
+        table->tail_waits[client->number] = 1;
     if (ps_sum_has(&table->tail, head->part))
         return TRI_OK;
     TRI_TRY(ps_sum_room(&table->tail, head->part, &room));
@@ -278,19 +278,19 @@ tri_status tri_ps_bsp_move(tri_ps_server *server, ps_table *table, const ps_head
     return TRI_OK;
 }
 
-tri_status tri_ps_bsp_pull(ps_guest *guest, const ps_table *table, ps_block *block, const ps_head *head)
+tri_status tri_ps_bsp_pull(ps_client_connection *client, const ps_table *table, ps_block *block, const ps_head *head)
 {
     if (!block->moves || head->clock == block->clock || (head->clock < block->clock && tri_ps_chooses(table))) {
-        tri_ps_values_answer(guest, table, block, head->flags, false);
+        tri_ps_values_answer(client, table, block, head->flags, false);
         return TRI_OK;
     }
     if (head->clock == block->clock - 1 && block->previous) {
-        tri_ps_values_answer(guest, table, block, head->flags, true);
+        tri_ps_values_answer(client, table, block, head->flags, true);
         return TRI_OK;
     }
     if (head->clock != block->clock + 1)
         return tri_fail(TRI_EFORMAT, "values of step %lld of block %u, which is at step %lld", (long long)head->clock,
                         head->block, (long long)block->clock);
-    block->waits[guest->number] = (uint8_t)(1 | (head->flags & PS_FLAG_EXACT));
+    block->waits[client->number] = (uint8_t)(1 | (head->flags & PS_FLAG_EXACT));
     return TRI_OK;
 }

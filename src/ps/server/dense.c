@@ -155,7 +155,7 @@ static tri_status table_fill_in(const tri_ps_server *server, ps_table *table)
     return blocks_make(server, table);
 }
 
-tri_status tri_ps_table_make(tri_ps_server *server, const ps_guest *guest, const char *text, size_t nbytes,
+tri_status tri_ps_table_make(tri_ps_server *server, const ps_client_connection *client, const char *text, size_t nbytes,
                              ps_table **out)
 {
     uint64_t hash = XXH3_64bits(text, nbytes);
@@ -173,7 +173,7 @@ tri_status tri_ps_table_make(tri_ps_server *server, const ps_guest *guest, const
     if (status == TRI_OK)
         status = tri_ps_era_check(server, &table->spec);
     if (status == TRI_OK && table->spec.era > server->era)
-        tri_ps_era_begin(server, guest, table->spec.era);
+        tri_ps_era_begin(server, client, table->spec.era);
     if (status == TRI_OK)
         status = tri_string_append_bytes(&table->text, text, nbytes);
     for (int t = 0; t < server->table_count && status == TRI_OK; t++)
@@ -252,9 +252,9 @@ tri_status tri_ps_table_given(const tri_ps_server *server, const ps_table *table
     return TRI_OK;
 }
 
-tri_status tri_ps_block_serves(const ps_guest *guest, const ps_table *table, const ps_block *block)
+tri_status tri_ps_block_serves(const ps_client_connection *client, const ps_table *table, const ps_block *block)
 {
-    return guest->server >= 0 || block->filled ? TRI_OK : block_is_empty(table, (int)(block - table->blocks));
+    return client->server >= 0 || block->filled ? TRI_OK : block_is_empty(table, (int)(block - table->blocks));
 }
 
 void tri_ps_table_ready(const tri_ps_server *server, ps_table *table, const ps_head *head)
@@ -285,7 +285,8 @@ int64_t tri_ps_table_clock(const tri_ps_server *server, const ps_table *table, i
     return clock;
 }
 
-void tri_ps_values_answer(ps_guest *guest, const ps_table *table, ps_block *block, uint16_t how, bool previous)
+void tri_ps_values_answer(ps_client_connection *client, const ps_table *table, ps_block *block, uint16_t how,
+                          bool previous)
 {
     const ps_cut *cut = cut_of(table, block);
     bool bsp = table->consistency == PS_BSP;
@@ -307,8 +308,8 @@ void tri_ps_values_answer(ps_guest *guest, const ps_table *table, ps_block *bloc
         body = table->scratch;
         lasts = false;
     }
-    /* bsp: the next step needs a push of this very guest, who has them then. */
-    tri_ps_answer(guest, &head, body, lasts);
+    /* bsp: the next step needs a push of this very client, who has them then. */
+    tri_ps_answer(client, &head, body, lasts);
 }
 
 void tri_ps_gradients_decode(const ps_table *table, const ps_block *block, const void *body, float *sums)

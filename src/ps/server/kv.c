@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * kv.c: tables of rows on a server: letters about them, tables that are opened, slots that come and go. Rows are
+ * kv.c: tables of rows on a server: messages about them, tables that are opened, slots that come and go. Rows are
  * pulled and pushed in server/kv_rows.c, steps counted in server/kv_clock.c.
  */
 #include "ps/server/kv.h"
@@ -60,18 +60,18 @@ tri_status tri_ps_server_merge_add(tri_ps_server *server, const char *name, tri_
 
 /* --- answers --- */
 
-tri_status tri_ps_kv_failed(ps_guest *guest, const ps_head *head, tri_status status)
+tri_status tri_ps_kv_failed(ps_client_connection *client, const ps_head *head, tri_status status)
 {
     ps_head answer = {
         .kind = PS_KV_FAILED, .request = head->request, .extra = (double)status, .nbytes = strlen(tri_last_error())};
-    tri_ps_answer(guest, &answer, tri_last_error(), false);
+    tri_ps_answer(client, &answer, tri_last_error(), false);
     return TRI_OK;
 }
 
-void tri_ps_kv_done(ps_guest *guest, uint64_t request, uint32_t table, int64_t clock)
+void tri_ps_kv_done(ps_client_connection *client, uint64_t request, uint32_t table, int64_t clock)
 {
     ps_head answer = {.kind = PS_KV_DONE, .request = request, .table = table, .clock = clock};
-    tri_ps_answer(guest, &answer, NULL, false);
+    tri_ps_answer(client, &answer, NULL, false);
 }
 
 /* --- open --- */
@@ -90,7 +90,7 @@ static int64_t clock_of(const tri_ps_server *server, const kv_table *table, int 
 }
 
 /* Copies of all that the other server has will come, but for what this one gave it: that is taken for given, also where
- * the letter was said before. */
+ * the message was said before. */
 static void slots_await(const tri_ps_server *server, kv_table *table)
 {
     for (int s = 0; s < PS_SLOTS; s++) {
@@ -121,51 +121,52 @@ void tri_ps_kv_begin(tri_ps_server *server, int from)
 }
 
 /* A backup is told of each table that is made. */
-static tri_status made_tell(tri_ps_server *server, const ps_guest *guest, const ps_head *head, const char *text)
+static tri_status made_tell(tri_ps_server *server, const ps_client_connection *client, const ps_head *head,
+                            const char *text)
 {
-    tri_letter letter = ps_head_write(head);
-    if (!server->chain.line)
-        return guest->server < 0 ? tri_ps_chain_renew(server) : TRI_OK;
-    tri_ps_chain_forward(server, 0, &letter, text);
+    tri_message message = ps_head_write(head);
+    if (!server->chain.connection)
+        return client->server < 0 ? tri_ps_chain_renew(server) : TRI_OK;
+    tri_ps_chain_forward(server, 0, &message, text);
     return TRI_OK;
 }
 
-static tri_status on_open(tri_ps_server *server, ps_guest *guest, const ps_head *head, const char *text)
+static tri_status on_open(tri_ps_server *server, ps_client_connection *client, const ps_head *head, const char *text)
 {
     kv_table *table;
     int before = server->kv->table_count;
     tri_status status = tri_ps_kv_table_make(server->kv, text, head->nbytes, &table);
     if (status != TRI_OK)
-        return status == TRI_ENOMEM ? status : tri_ps_kv_failed(guest, head, status);
-    if (guest->server >= 0 && (head->flags & PS_FLAG_COPY))
+        return status == TRI_ENOMEM ? status : tri_ps_kv_failed(client, head, status);
+    if (client->server >= 0 && (head->flags & PS_FLAG_COPY))
         slots_await(server, table);
-    else if (guest->server >= 0)
-        slots_begin(server, table, guest->server);
+    else if (client->server >= 0)
+        slots_begin(server, table, client->server);
     if (server->kv->table_count > before)
-        TRI_TRY(made_tell(server, guest, head, text));
-    if (guest->server >= 0)
+        TRI_TRY(made_tell(server, client, head, text));
+    if (client->server >= 0)
         return TRI_OK;
-    tri_ps_kv_done(guest, head->request, table->id, clock_of(server, table, guest->number));
+    tri_ps_kv_done(client, head->request, table->id, clock_of(server, table, client->number));
     return TRI_OK;
 }
 
 /* What a client that comes in a worker's place goes on from: pushes and barriers that were heard of it. It has reached
- * all servers, so the backup is there, and has all from the first letter on that changes something. */
-static tri_status on_join(tri_ps_server *server, ps_guest *guest, const ps_head *head)
+ * all servers, so the backup is there, and has all from the first message on that changes something. */
+static tri_status on_join(tri_ps_server *server, ps_client_connection *client, const ps_head *head)
 {
     const ps_kv *kv = server->kv;
     uint64_t last = 0;
-    if (!server->chain.line && server->chain.backup < 0)
+    if (!server->chain.connection && server->chain.backup < 0)
         TRI_TRY(tri_ps_chain_renew(server));
     for (int t = 0; t < kv->table_count; t++)
         for (int s = 0; s < PS_SLOTS; s++)
-            if (kv->tables[t]->slots[s].last[guest->number] > last)
-                last = kv->tables[t]->slots[s].last[guest->number];
+            if (kv->tables[t]->slots[s].last[client->number] > last)
+                last = kv->tables[t]->slots[s].last[client->number];
     unsigned char body[16];
     tri_bytes_write_u64(body, last);
-    tri_bytes_write_u64(body + 8, (uint64_t)kv->stops[guest->number].passed);
+    tri_bytes_write_u64(body + 8, (uint64_t)kv->stops[client->number].passed);
     ps_head answer = {.kind = PS_KV_DONE, .request = head->request, .nbytes = sizeof(body)};
-    tri_ps_answer(guest, &answer, body, false);
+    tri_ps_answer(client, &answer, body, false);
     return TRI_OK;
 }
 
@@ -193,13 +194,13 @@ static tri_status stats_print(const ps_kv *kv, int number, tri_string *out)
     return TRI_OK;
 }
 
-static tri_status on_stats(const tri_ps_server *server, ps_guest *guest, const ps_head *head)
+static tri_status on_stats(const tri_ps_server *server, ps_client_connection *client, const ps_head *head)
 {
     tri_string text = {0};
     tri_status status = stats_print(server->kv, server->setup.number, &text);
     ps_head answer = {.kind = PS_KV_DONE, .request = head->request, .nbytes = text.nbytes};
     if (status == TRI_OK)
-        tri_ps_answer(guest, &answer, tri_string_text(&text), false);
+        tri_ps_answer(client, &answer, tri_string_text(&text), false);
     tri_string_fini(&text);
     return status;
 }
@@ -219,10 +220,10 @@ static tri_status table_find(const ps_kv *kv, const ps_head *head, kv_table **ou
 }
 
 /* A slot of the server whose backup this is. */
-static tri_status on_copy(tri_ps_server *server, const ps_guest *guest, kv_table *table, const ps_head *head,
-                          const void *body)
+static tri_status on_copy(tri_ps_server *server, const ps_client_connection *client, kv_table *table,
+                          const ps_head *head, const void *body)
 {
-    if (head->block >= PS_SLOTS || !tri_ps_backs(server, guest, (int)head->block))
+    if (head->block >= PS_SLOTS || !tri_ps_backs(server, client, (int)head->block))
         return TRI_OK;
     TRI_TRY(tri_ps_kv_slot_read(table, (int)head->block, body, head->nbytes));
     table->slots[head->block].held = true;
@@ -230,45 +231,45 @@ static tri_status on_copy(tri_ps_server *server, const ps_guest *guest, kv_table
     return tri_ps_kv_waits_run(server, table);
 }
 
-tri_status tri_ps_kv_letter(tri_ps_server *server, ps_guest *guest, const ps_head *head, void *body)
+tri_status tri_ps_kv_message(tri_ps_server *server, ps_client_connection *client, const ps_head *head, void *body)
 {
     kv_table *table;
     switch (head->kind) {
     case PS_KV_JOIN:
-        return guest->server >= 0 ? TRI_OK : on_join(server, guest, head);
+        return client->server >= 0 ? TRI_OK : on_join(server, client, head);
     case PS_KV_OPEN:
-        return on_open(server, guest, head, body);
+        return on_open(server, client, head, body);
     case PS_KV_BARRIER:
-        return tri_ps_kv_barrier(server->kv, guest, head, body);
+        return tri_ps_kv_barrier(server->kv, client, head, body);
     case PS_KV_STOPS:
         return tri_ps_kv_stops_take(server->kv, body, head->nbytes);
     case PS_KV_STATS:
-        return on_stats(server, guest, head);
+        return on_stats(server, client, head);
     case PS_KV_COPY:
         TRI_TRY(table_find(server->kv, head, &table));
-        return on_copy(server, guest, table, head, body);
+        return on_copy(server, client, table, head, body);
     case PS_KV_SAVE:
-        return tri_ps_kv_save(server, guest, head, body);
+        return tri_ps_kv_save(server, client, head, body);
     case PS_KV_LOAD:
-        return tri_ps_kv_load(server, guest, head, body);
+        return tri_ps_kv_load(server, client, head, body);
     case PS_KV_CLOCK:
         TRI_TRY(table_find(server->kv, head, &table));
-        return tri_ps_kv_clock(server, guest, table, head, body);
+        return tri_ps_kv_clock(server, client, table, head, body);
     default:
         TRI_TRY(table_find(server->kv, head, &table));
-        return tri_ps_kv_rows(server, guest, table, head, body);
+        return tri_ps_kv_rows(server, client, table, head, body);
     }
 }
 
 /* --- the rest --- */
 
-void tri_ps_kv_forget(ps_kv *kv, const ps_guest *guest)
+void tri_ps_kv_forget(ps_kv *kv, const ps_client_connection *client)
 {
-    tri_ps_kv_save_forget(kv, guest);
-    tri_ps_kv_waits_forget(kv, guest);
+    tri_ps_kv_save_forget(kv, client);
+    tri_ps_kv_waits_forget(kv, client);
     for (int w = 0; w < kv->workers; w++)
-        if (kv->stops[w].guest == guest)
-            kv->stops[w].guest = NULL;
+        if (kv->stops[w].client == client)
+            kv->stops[w].client = NULL;
 }
 
 static void slot_empty(kv_table *table, int number)

@@ -3,8 +3,8 @@
  * kv.h: tables of rows on a server: who may say what about them (server/kv*.c), what a table is
  * (server/kv_table.c), how a slot takes a push in (server/kv_apply.c), and files of them (replication/save_rows.c).
  *
- * Everything that a letter changes belongs to a slot, and a letter names its slots: so the same letters make the same
- * state, on whatever server a slot is and whatever else that one has. For these files and server/server.c only.
+ * Everything that a message changes belongs to a slot, and a message names its slots: so the same messages make the
+ * same state, on whatever server a slot is and whatever else that one has. For these files and server/server.c only.
  */
 #ifndef TRI_PS_SERVER_KV_H
 #define TRI_PS_SERVER_KV_H
@@ -26,10 +26,10 @@ typedef struct kv_slot {
     int64_t before_count;
 } kv_slot;
 
-/* A letter that cannot be taken in yet. */
+/* A message that cannot be taken in yet. */
 typedef struct kv_wait {
     struct kv_wait *next;
-    ps_guest *guest;
+    ps_client_connection *client;
     int worker;
     ps_head head;
     unsigned char *body;
@@ -40,7 +40,7 @@ typedef struct kv_table {
     ps_kv_spec spec;
     uint64_t text_hash;
     tri_string text; /* what it was made of */
-    uint32_t id;     /* hash of its name: what letters call it */
+    uint32_t id;     /* hash of its name: what messages call it */
     int number;      /* among those of this server */
     ps_sparse *rows;
     ps_merge_fn merge; /* NULL: the optimizer steps */
@@ -70,8 +70,8 @@ typedef struct kv_merge {
 
 /* A barrier that a worker waits at. */
 typedef struct kv_stop {
-    int64_t passed;  /* barriers that this worker has come to */
-    ps_guest *guest; /* who waits there, NULL: nobody */
+    int64_t passed;               /* barriers that this worker has come to */
+    ps_client_connection *client; /* who waits there, NULL: nobody */
     uint64_t request;
 } kv_stop;
 
@@ -92,12 +92,12 @@ typedef struct ps_kv {
 /* --- server/kv.c --- */
 tri_status tri_ps_kv_create(int workers, ps_kv **out);
 void tri_ps_kv_destroy(ps_kv *kv);
-/* A letter about rows; statuses as those of all letters. */
-tri_status tri_ps_kv_letter(tri_ps_server *server, ps_guest *guest, const ps_head *head, void *body);
-/* The table that a letter is about, NULL: there is none. */
+/* A message about rows; statuses as those of all messages. */
+tri_status tri_ps_kv_message(tri_ps_server *server, ps_client_connection *client, const ps_head *head, void *body);
+/* The table that a message is about, NULL: there is none. */
 kv_table *tri_ps_kv_table_of(const ps_kv *kv, const ps_head *head);
-/* The guest is going: nothing is kept for it. */
-void tri_ps_kv_forget(ps_kv *kv, const ps_guest *guest);
+/* The client is going: nothing is kept for it. */
+void tri_ps_kv_forget(ps_kv *kv, const ps_client_connection *client);
 /* What is here of a slot means nothing any more. */
 void tri_ps_kv_slot_drop(tri_ps_server *server, int slot);
 /* What tables a server has is known here, whose backup this is; and it has nothing in them. */
@@ -105,31 +105,35 @@ void tri_ps_kv_told(tri_ps_server *server, int from);
 void tri_ps_kv_begin(tri_ps_server *server, int from);
 /* It has not been given what some table has in that slot, or may have. */
 bool tri_ps_kv_slot_lacks(const tri_ps_server *server, int slot);
-/* A letter was answered with a failure that is the call's alone; or it is done. */
-tri_status tri_ps_kv_failed(ps_guest *guest, const ps_head *head, tri_status status);
-void tri_ps_kv_done(ps_guest *guest, uint64_t request, uint32_t table, int64_t clock);
+/* A message was answered with a failure that is the call's alone; or it is done. */
+tri_status tri_ps_kv_failed(ps_client_connection *client, const ps_head *head, tri_status status);
+void tri_ps_kv_done(ps_client_connection *client, uint64_t request, uint32_t table, int64_t clock);
 
 /* --- server/kv_rows.c --- */
-tri_status tri_ps_kv_rows(tri_ps_server *server, ps_guest *guest, kv_table *table, const ps_head *head, void *body);
-/* Of a forwarded letter: those that this server has as a backup, and was given. False: all that it names. */
-bool tri_ps_kv_own_slots(const tri_ps_server *server, const ps_guest *guest, const kv_table *table, ps_slots *slots);
-/* A letter that has the hash of its keys alone, which this server does not know: they have to be said. */
-bool tri_ps_kv_is_unknown(const tri_ps_server *server, const ps_guest *guest, const ps_head *head, const void *body);
-/* Some of the slots that the letter names are another server's. */
+tri_status tri_ps_kv_rows(tri_ps_server *server, ps_client_connection *client, kv_table *table, const ps_head *head,
+                          void *body);
+/* Of a forwarded message: those that this server has as a backup, and was given. False: all that it names. */
+bool tri_ps_kv_own_slots(const tri_ps_server *server, const ps_client_connection *client, const kv_table *table,
+                         ps_slots *slots);
+/* A message that has the hash of its keys alone, which this server does not know: they have to be said. */
+bool tri_ps_kv_is_unknown(const tri_ps_server *server, const ps_client_connection *client, const ps_head *head,
+                          const void *body);
+/* Some of the slots that the message names are another server's. */
 bool tri_ps_kv_is_elsewhere(const tri_ps_server *server, const ps_head *head, const void *body);
 /* Who waited and need not any more. */
 tri_status tri_ps_kv_waits_run(tri_ps_server *server, kv_table *table);
-/* The guest is going. */
-void tri_ps_kv_waits_forget(ps_kv *kv, const ps_guest *guest);
+/* The client is going. */
+void tri_ps_kv_waits_forget(ps_kv *kv, const ps_client_connection *client);
 /* The view has changed: who waits here for slots that have gone is told so. */
 void tri_ps_kv_view(tri_ps_server *server);
 
 /* --- server/kv_clock.c --- */
-tri_status tri_ps_kv_clock(tri_ps_server *server, ps_guest *guest, kv_table *table, const ps_head *head, void *body);
-tri_status tri_ps_kv_barrier(ps_kv *kv, ps_guest *guest, const ps_head *head, const void *body);
+tri_status tri_ps_kv_clock(tri_ps_server *server, ps_client_connection *client, kv_table *table, const ps_head *head,
+                           void *body);
+tri_status tri_ps_kv_barrier(ps_kv *kv, ps_client_connection *client, const ps_head *head, const void *body);
 /* Barriers are another server's affair now: who waits here is told so. */
 void tri_ps_kv_stops_yield(tri_ps_server *server);
-/* What is known of them, as a letter to the backup; and what the server knows whose backup this is. */
+/* What is known of them, as a message to the backup; and what the server knows whose backup this is. */
 void tri_ps_kv_stops_send(tri_ps_server *server);
 tri_status tri_ps_kv_stops_take(ps_kv *kv, const void *body, size_t nbytes);
 /* A worker has left: nobody waits for it. */
@@ -156,14 +160,14 @@ tri_status tri_ps_kv_slot_write(const kv_table *table, int slot, bool whole, tri
 tri_status tri_ps_kv_slot_read(kv_table *table, int slot, const void *bytes, size_t nbytes);
 
 /* --- replication/save_rows.c --- */
-tri_status tri_ps_kv_save(tri_ps_server *server, ps_guest *guest, const ps_head *head, const void *body);
-tri_status tri_ps_kv_load(tri_ps_server *server, ps_guest *guest, const ps_head *head, const void *body);
+tri_status tri_ps_kv_save(tri_ps_server *server, ps_client_connection *client, const ps_head *head, const void *body);
+tri_status tri_ps_kv_load(tri_ps_server *server, ps_client_connection *client, const ps_head *head, const void *body);
 /* The rows of a slot are going to change. */
 tri_status tri_ps_kv_save_before(const kv_table *table, int slot);
-/* There is something to be written now, between two letters; and a part of it is. */
+/* There is something to be written now, between two messages; and a part of it is. */
 bool tri_ps_kv_is_busy(const ps_kv *kv);
 tri_status tri_ps_kv_go_on(tri_ps_server *server);
-/* The guest is going; NULL: all are. */
-void tri_ps_kv_save_forget(ps_kv *kv, const ps_guest *guest);
+/* The client is going; NULL: all are. */
+void tri_ps_kv_save_forget(ps_kv *kv, const ps_client_connection *client);
 
 #endif

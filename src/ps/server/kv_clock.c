@@ -5,15 +5,16 @@
 #include "ps/pack.h"
 #include "ps/server/kv.h"
 
-tri_status tri_ps_kv_clock(tri_ps_server *server, ps_guest *guest, kv_table *table, const ps_head *head, void *body)
+tri_status tri_ps_kv_clock(tri_ps_server *server, ps_client_connection *client, kv_table *table, const ps_head *head,
+                           void *body)
 {
     ps_slots slots;
     TRI_TRY(ps_rows_slots_read(body, head->nbytes, &slots));
-    (void)tri_ps_kv_own_slots(server, guest, table, &slots);
+    (void)tri_ps_kv_own_slots(server, client, table, &slots);
     if (table->spec.table.consistency == PS_BSP)
         return tri_fail(TRI_EFORMAT, "table '%s' is bsp: its steps end with their pushes", table->spec.name);
     for (int s = 0; s < PS_SLOTS; s++) {
-        int64_t *clock = &table->slots[s].clocks[guest->number];
+        int64_t *clock = &table->slots[s].clocks[client->number];
         if (!ps_slots_has(&slots, s) || head->clock <= *clock)
             continue;
         if (head->clock != *clock + 1)
@@ -24,7 +25,7 @@ tri_status tri_ps_kv_clock(tri_ps_server *server, ps_guest *guest, kv_table *tab
         if (was_slowest)
             TRI_TRY(tri_ps_kv_clock_find(table, s));
     }
-    tri_ps_kv_done(guest, head->request, table->id, head->clock);
+    tri_ps_kv_done(client, head->request, table->id, head->clock);
     return tri_ps_kv_waits_run(server, table);
 }
 
@@ -36,32 +37,32 @@ static tri_status stops_look(ps_kv *kv)
             least = kv->stops[w].passed;
     for (int w = 0; w < kv->workers; w++) {
         kv_stop *stop = &kv->stops[w];
-        if (!stop->guest || stop->passed > least)
+        if (!stop->client || stop->passed > least)
             continue;
-        tri_ps_kv_done(stop->guest, stop->request, 0, stop->passed);
-        stop->guest = NULL;
+        tri_ps_kv_done(stop->client, stop->request, 0, stop->passed);
+        stop->client = NULL;
     }
     return TRI_OK;
 }
 
 /* Numbers of barriers only grow: what a backup has heard before it was given the others' stays. */
-tri_status tri_ps_kv_barrier(ps_kv *kv, ps_guest *guest, const ps_head *head, const void *body)
+tri_status tri_ps_kv_barrier(ps_kv *kv, ps_client_connection *client, const ps_head *head, const void *body)
 {
-    kv_stop *stop = &kv->stops[guest->number];
+    kv_stop *stop = &kv->stops[client->number];
     ps_slots slots;
     TRI_TRY(ps_rows_slots_read(body, head->nbytes, &slots));
-    if (guest->server >= 0) {
+    if (client->server >= 0) {
         stop->passed = head->clock > stop->passed ? head->clock : stop->passed;
         return TRI_OK;
     }
     if (head->clock < 1 || head->clock > stop->passed + 1 || !ps_slots_has(&slots, PS_BARRIER_SLOT))
         return tri_fail(TRI_EFORMAT, "barrier %lld, after %lld", (long long)head->clock, (long long)stop->passed);
     if (head->clock <= stop->passed - 1) { /* said again: the others have passed it */
-        tri_ps_kv_done(guest, head->request, 0, head->clock);
+        tri_ps_kv_done(client, head->request, 0, head->clock);
         return TRI_OK;
     }
     stop->passed = head->clock;
-    stop->guest = guest;
+    stop->client = client;
     stop->request = head->request;
     return stops_look(kv);
 }
@@ -71,9 +72,9 @@ void tri_ps_kv_stops_yield(tri_ps_server *server)
     for (int w = 0; w < server->kv->workers; w++) {
         kv_stop *stop = &server->kv->stops[w];
         ps_head head = {.kind = PS_MOVED, .request = stop->request, .clock = (int64_t)server->view.version};
-        if (stop->guest)
-            tri_ps_answer(stop->guest, &head, NULL, false);
-        stop->guest = NULL;
+        if (stop->client)
+            tri_ps_answer(stop->client, &head, NULL, false);
+        stop->client = NULL;
     }
 }
 
@@ -84,9 +85,9 @@ void tri_ps_kv_stops_send(tri_ps_server *server)
     tri_status status = TRI_OK;
     for (int w = 0; w < kv->workers && status == TRI_OK; w++)
         status = ps_put_u64(&body, kv->left[w] ? INT64_MAX : (uint64_t)kv->stops[w].passed);
-    tri_letter letter = ps_head_write(&(ps_head){.kind = PS_KV_STOPS, .nbytes = body.nbytes});
+    tri_message message = ps_head_write(&(ps_head){.kind = PS_KV_STOPS, .nbytes = body.nbytes});
     if (!tri_ps_concerns_all(server, status))
-        tri_ps_chain_say(server, &letter, tri_string_text(&body));
+        tri_ps_chain_say(server, &message, tri_string_text(&body));
     tri_string_fini(&body);
 }
 

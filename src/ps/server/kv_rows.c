@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * kv_rows.c: letters that pull and push rows, and those of them that have to wait.
+ * kv_rows.c: messages that pull and push rows, and those of them that have to wait.
  *
- * A letter that comes before its step does waits in its table until the slots that it names have come so far; waits are
- * looked at in the order in which they came.
+ * A message that comes before its step does waits in its table until the slots that it names have come so far; waits
+ * are looked at in the order in which they came.
  */
 #include "base/memory.h"
 #include "ps/server/kv.h"
 
 /* --- whose slots --- */
 
-/* Of a forwarded letter: those that this server has as a backup, and was given. False: all that it names. */
-bool tri_ps_kv_own_slots(const tri_ps_server *server, const ps_guest *guest, const kv_table *table, ps_slots *slots)
+/* Of a forwarded message: those that this server has as a backup, and was given. False: all that it names. */
+bool tri_ps_kv_own_slots(const tri_ps_server *server, const ps_client_connection *client, const kv_table *table,
+                         ps_slots *slots)
 {
     bool fewer = false;
-    for (int s = 0; s < PS_SLOTS && guest->server >= 0; s++)
+    for (int s = 0; s < PS_SLOTS && client->server >= 0; s++)
         if (ps_slots_has(slots, s) && (server->view.slots[s] == server->setup.number || !table->slots[s].held)) {
             slots->bits[s / 64] &= ~(UINT64_C(1) << (s % 64));
             fewer = true;
@@ -40,10 +41,10 @@ bool tri_ps_kv_is_elsewhere(const tri_ps_server *server, const ps_head *head, co
 
 /* --- keys that are known by their hash --- */
 
-/* Letters about this table need not say keys that came before: none of them waits, or is told a backup. */
+/* Messages about this table need not say keys that came before: none of them waits, or is told a backup. */
 static bool may_be_named(const tri_ps_server *server, const kv_table *table)
 {
-    return table->spec.table.consistency == PS_ASYNC && !server->chain.line;
+    return table->spec.table.consistency == PS_ASYNC && !server->chain.connection;
 }
 
 static bool is_new_to_all(const kv_table *table, int worker, const ps_head *head, const ps_slots *slots)
@@ -54,7 +55,8 @@ static bool is_new_to_all(const kv_table *table, int worker, const ps_head *head
     return true;
 }
 
-bool tri_ps_kv_is_unknown(const tri_ps_server *server, const ps_guest *guest, const ps_head *head, const void *body)
+bool tri_ps_kv_is_unknown(const tri_ps_server *server, const ps_client_connection *client, const ps_head *head,
+                          const void *body)
 {
     ps_slots named, slots;
     ps_look look;
@@ -66,13 +68,13 @@ bool tri_ps_kv_is_unknown(const tri_ps_server *server, const ps_guest *guest, co
         ps_rows_slots_read(body, head->nbytes, &named) != TRI_OK)
         return false; /* that is said later */
     bool is_known = may_be_named(server, table) && ps_sparse_known(table->rows, &hash, head->block, &slots, &look) &&
-                    (head->kind == PS_KV_PULL || is_new_to_all(table, guest->number, head, &named));
+                    (head->kind == PS_KV_PULL || is_new_to_all(table, client->number, head, &named));
     table->named += is_known;
     table->asked += !is_known;
     return !is_known;
 }
 
-/* --- what a letter waits for --- */
+/* --- what a message waits for --- */
 
 static bool is_gathered(const kv_table *table, const ps_head *head)
 {
@@ -101,7 +103,8 @@ static bool is_due(const kv_table *table, const ps_head *head, const ps_slots *s
     }
 }
 
-static tri_status wait_add(kv_table *table, ps_guest *guest, int worker, const ps_head *head, const void *body)
+static tri_status wait_add(kv_table *table, ps_client_connection *client, int worker, const ps_head *head,
+                           const void *body)
 {
     kv_wait *wait = tri_alloc_zero(1, sizeof(*wait));
     unsigned char *copy = tri_alloc(head->nbytes);
@@ -111,10 +114,10 @@ static tri_status wait_add(kv_table *table, ps_guest *guest, int worker, const p
         return TRI_ENOMEM;
     }
     memcpy(copy, body, head->nbytes);
-    *wait = (kv_wait){.guest = guest, .worker = worker, .head = *head, .body = copy};
+    *wait = (kv_wait){.client = client, .worker = worker, .head = *head, .body = copy};
     *table->waits_end = wait;
     table->waits_end = &wait->next;
-    tri_ps_guest_owes(guest, head->nbytes);
+    tri_ps_connection_bytes_add(client, head->nbytes);
     return TRI_OK;
 }
 
@@ -131,18 +134,19 @@ static void wait_free(kv_table *table, kv_wait **at)
 /* --- pull and push --- */
 
 /* What an answer says of the keys. */
-static uint16_t listed_flag(const ps_guest *guest, const kv_table *table, const ps_rows_body *body)
+static uint16_t listed_flag(const ps_client_connection *client, const kv_table *table, const ps_rows_body *body)
 {
-    bool is_kept = may_be_named(guest->of, table) && ps_sparse_is_kept(table->rows, body->look);
+    bool is_kept = may_be_named(client->of, table) && ps_sparse_is_kept(table->rows, body->look);
     return is_kept ? PS_FLAG_LISTED : 0;
 }
 
-static tri_status rows_answer(ps_guest *guest, kv_table *table, const ps_head *head, const ps_rows_body *body)
+static tri_status rows_answer(ps_client_connection *client, kv_table *table, const ps_head *head,
+                              const ps_rows_body *body)
 {
     const ps_wire *wire = &ps_wires[table->spec.table.values];
     int64_t dim = table->spec.table.dim, count = body->count * dim;
     size_t nbytes = wire->nbytes(count, dim);
-    unsigned char *values = tri_ps_answer_room(guest->of, nbytes);
+    unsigned char *values = tri_ps_answer_room(client->of, nbytes);
     if (!values)
         return TRI_ENOMEM;
     tri_status status;
@@ -161,12 +165,12 @@ static tri_status rows_answer(ps_guest *guest, kv_table *table, const ps_head *h
         return status;
     }
     ps_head answer = {.kind = PS_KV_DONE,
-                      .flags = listed_flag(guest, table, body),
+                      .flags = listed_flag(client, table, body),
                       .request = head->request,
                       .table = table->id,
                       .clock = head->clock,
                       .nbytes = nbytes};
-    return tri_ps_answer_take(guest, &answer, values);
+    return tri_ps_answer_take(client, &answer, values);
 }
 
 static void ahead_count(kv_table *table, const ps_head *head, const ps_slots *slots)
@@ -210,26 +214,26 @@ static tri_status rows_check(const kv_table *table, const ps_head *head, ps_rows
     return TRI_OK;
 }
 
-static tri_status rows_take(tri_ps_server *server, ps_guest *guest, int worker, kv_table *table, const ps_head *head,
-                            void *bytes)
+static tri_status rows_take(tri_ps_server *server, ps_client_connection *client, int worker, kv_table *table,
+                            const ps_head *head, void *bytes)
 {
     ps_kv *kv = server->kv;
     ps_rows_body body;
     bool pushes = head->kind == PS_KV_PUSH;
     TRI_TRY(ps_rows_body_read(bytes, head->nbytes, head->block, (int)table->spec.table.dim, table->spec.table.values,
                               pushes, &kv->room, &body));
-    if (!body.keys && guest->server >= 0)
-        return tri_fail(TRI_EFORMAT, "table '%s': a forwarded letter without its keys", table->spec.name);
+    if (!body.keys && client->server >= 0)
+        return tri_fail(TRI_EFORMAT, "table '%s': a forwarded message without its keys", table->spec.name);
     TRI_TRY(rows_check(table, head, &body));
-    body.is_part = tri_ps_kv_own_slots(server, guest, table, &body.slots);
+    body.is_part = tri_ps_kv_own_slots(server, client, table, &body.slots);
     if (is_gathered(table, head) && !is_due(table, head, &body.slots))
-        return wait_add(table, guest, worker, head, bytes);
+        return wait_add(table, client, worker, head, bytes);
     if (pushes)
         TRI_TRY(tri_ps_kv_push(table, worker, head, &body));
     if (pushes && !(head->flags & PS_FLAG_PULL)) {
-        tri_ps_answer(guest,
+        tri_ps_answer(client,
                       &(ps_head){.kind = PS_KV_DONE,
-                                 .flags = listed_flag(guest, table, &body),
+                                 .flags = listed_flag(client, table, &body),
                                  .request = head->request,
                                  .table = table->id,
                                  .clock = head->clock},
@@ -237,13 +241,13 @@ static tri_status rows_take(tri_ps_server *server, ps_guest *guest, int worker, 
         return TRI_OK;
     }
     if (!is_due(table, head, &body.slots))
-        return wait_add(table, guest, worker, head, bytes);
+        return wait_add(table, client, worker, head, bytes);
     if (table->spec.table.consistency != PS_BSP)
         ahead_count(table, head, &body.slots);
-    return rows_answer(guest, table, head, &body);
+    return rows_answer(client, table, head, &body);
 }
 
-/* Who waited and need not any more. What is wrong with a letter is its own sender's concern. */
+/* Who waited and need not any more. What is wrong with a message is its own sender's concern. */
 tri_status tri_ps_kv_waits_run(tri_ps_server *server, kv_table *table)
 {
     kv_wait **at = &table->waits;
@@ -251,37 +255,38 @@ tri_status tri_ps_kv_waits_run(tri_ps_server *server, kv_table *table)
         kv_wait wait = **at;
         ps_slots slots;
         TRI_TRY(ps_rows_slots_read(wait.body, wait.head.nbytes, &slots));
-        (void)tri_ps_kv_own_slots(server, wait.guest, table, &slots);
+        (void)tri_ps_kv_own_slots(server, wait.client, table, &slots);
         if (!is_due(table, &wait.head, &slots)) {
             at = &(*at)->next;
             continue;
         }
         (*at)->body = NULL;
         wait_free(table, at);
-        tri_ps_guest_paid(wait.guest, wait.head.nbytes);
-        tri_status status = rows_take(server, wait.guest, wait.worker, table, &wait.head, wait.body);
+        tri_ps_connection_bytes_sub(wait.client, wait.head.nbytes);
+        tri_status status = rows_take(server, wait.client, wait.worker, table, &wait.head, wait.body);
         tri_free(wait.body);
-        if (status != TRI_OK && wait.guest->server < 0)
-            tri_ps_refuse(server, wait.guest, status);
-        at = &table->waits; /* it may have moved slots, and taken letters of its sender out */
+        if (status != TRI_OK && wait.client->server < 0)
+            tri_ps_refuse(server, wait.client, status);
+        at = &table->waits; /* it may have moved slots, and taken messages of its sender out */
     }
     table->moved = false;
     return TRI_OK;
 }
 
-tri_status tri_ps_kv_rows(tri_ps_server *server, ps_guest *guest, kv_table *table, const ps_head *head, void *body)
+tri_status tri_ps_kv_rows(tri_ps_server *server, ps_client_connection *client, kv_table *table, const ps_head *head,
+                          void *body)
 {
-    TRI_TRY(rows_take(server, guest, guest->number, table, head, body));
+    TRI_TRY(rows_take(server, client, client->number, table, head, body));
     return tri_ps_kv_waits_run(server, table);
 }
 
 /* --- those that wait in vain --- */
 
-void tri_ps_kv_waits_forget(ps_kv *kv, const ps_guest *guest)
+void tri_ps_kv_waits_forget(ps_kv *kv, const ps_client_connection *client)
 {
     for (int t = 0; t < kv->table_count; t++)
         for (kv_wait **at = &kv->tables[t]->waits; *at;)
-            if ((*at)->guest == guest)
+            if ((*at)->client == client)
                 wait_free(kv->tables[t], at);
             else
                 at = &(*at)->next;
@@ -294,13 +299,13 @@ void tri_ps_kv_view(tri_ps_server *server)
     for (int t = 0; t < server->kv->table_count; t++)
         for (kv_wait **at = &server->kv->tables[t]->waits; *at;) {
             const kv_wait *wait = *at;
-            if (wait->guest->server >= 0 || !are_elsewhere(server, wait->body, wait->head.nbytes)) {
+            if (wait->client->server >= 0 || !are_elsewhere(server, wait->body, wait->head.nbytes)) {
                 at = &(*at)->next;
                 continue;
             }
             ps_head head = {.kind = PS_MOVED, .request = wait->head.request, .clock = (int64_t)server->view.version};
-            tri_ps_answer(wait->guest, &head, NULL, false);
-            tri_ps_guest_paid(wait->guest, wait->head.nbytes);
+            tri_ps_answer(wait->client, &head, NULL, false);
+            tri_ps_connection_bytes_sub(wait->client, wait->head.nbytes);
             wait_free(server->kv->tables[t], at);
         }
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * server.c: a parameter server: its guests, the way of a letter, and the loop.
+ * server.c: a parameter server: its clients, the way of a message, and the loop.
  *
- * A guest who says what cannot be is told why and loses its line; what it had under way is taken back, and nobody else
- * notices. What concerns all (no memory, no number) ends the server.
+ * A client who says what cannot be is told why and loses its connection; what it had under way is taken back, and
+ * nobody else notices. What concerns all (no memory, no number) ends the server.
  */
 #include <stdio.h>
 #include <string.h>
@@ -18,7 +18,7 @@
 #define HEAR_MS           1000
 #define HEAR_LIMIT_NBYTES (UINT64_C(1) << 20)
 
-/* What lies here for one guest before it is not read from any more. */
+/* What lies here for one client before it is not read from any more. */
 #define OWED_LIMIT_NBYTES ((size_t)32 << 20)
 /* And of answers that have to be sent: so few that their memory, which is used again and again, stays in the cache.
  * What waits for other workers is not among them: who is not read from then might be the one that is waited for. */
@@ -26,7 +26,7 @@
 
 /* --- answers --- */
 
-/* Values that stay as they are until the guest says more need no copy. */
+/* Values that stay as they are until the client says more need no copy. */
 static void sent_nothing(void *arg, tri_status status)
 {
     (void)arg;
@@ -50,49 +50,50 @@ bool tri_ps_concerns_all(tri_ps_server *server, tri_status status)
 }
 
 /* One that cannot be sent would be waited for without end. */
-void tri_ps_answer_send(ps_guest *guest, unsigned priority, const tri_letter *letter, const void *body, bool lasting)
+void tri_ps_answer_send(ps_client_connection *client, unsigned priority, const tri_message *message, const void *body,
+                        bool lasting)
 {
-    tri_counter_add(TRI_COUNT_SERVED_NBYTES, letter->nbytes);
-    (void)tri_ps_concerns_all(guest->of,
-                              tri_post_send(guest->line, priority, letter, body, lasting ? sent_nothing : NULL, NULL));
+    tri_counter_add(TRI_COUNT_SERVED_NBYTES, message->nbytes);
+    (void)tri_ps_concerns_all(client->of, tri_connection_send(client->connection, priority, message, body,
+                                                              lasting ? sent_nothing : NULL, NULL));
 }
 
-void tri_ps_answer(ps_guest *guest, const ps_head *head, const void *body, bool lasting)
+void tri_ps_answer(ps_client_connection *client, const ps_head *head, const void *body, bool lasting)
 {
-    tri_letter letter = ps_head_write(head);
-    if (guest->server >= 0) /* the server that forwards answers itself */
+    tri_message message = ps_head_write(head);
+    if (client->server >= 0) /* the server that forwards answers itself */
         return;
-    tri_ps_trace_answered(guest, head);
+    tri_ps_trace_answered(client, head);
     /* What the next step reads first goes first. */
     unsigned priority = head->kind == PS_VALUES ? (unsigned)(INT32_MAX - (int32_t)head->block) : (unsigned)INT32_MAX;
-    if (!tri_ps_chain_keep(guest->of, guest, priority, &letter, body, lasting))
-        tri_ps_answer_send(guest, priority, &letter, body, lasting);
+    if (!tri_ps_chain_keep(client->of, client, priority, &message, body, lasting))
+        tri_ps_answer_send(client, priority, &message, body, lasting);
 }
 
 /* As soon as too much lies here for it, until half of that is gone. */
-static void guest_pause(ps_guest *guest)
+static void connection_pause(ps_client_connection *client)
 {
-    size_t part = guest->is_paused ? 2 : 1;
-    bool paused = guest->owed > OWED_LIMIT_NBYTES / part || guest->unsent > UNSENT_LIMIT_NBYTES / part;
-    if (paused != guest->is_paused)
-        tri_line_pause(guest->line, paused);
-    guest->is_paused = paused;
+    size_t part = client->is_paused ? 2 : 1;
+    bool paused = client->owed > OWED_LIMIT_NBYTES / part || client->unsent > UNSENT_LIMIT_NBYTES / part;
+    if (paused != client->is_paused)
+        tri_connection_pause(client->connection, paused);
+    client->is_paused = paused;
 }
 
-void tri_ps_guest_owes(ps_guest *guest, size_t nbytes)
+void tri_ps_connection_bytes_add(ps_client_connection *client, size_t nbytes)
 {
-    if (guest->server >= 0) /* its letters are the backup's to keep up with */
+    if (client->server >= 0) /* its messages are the backup's to keep up with */
         return;
-    guest->owed += nbytes;
-    guest_pause(guest);
+    client->owed += nbytes;
+    connection_pause(client);
 }
 
-void tri_ps_guest_paid(ps_guest *guest, size_t nbytes)
+void tri_ps_connection_bytes_sub(ps_client_connection *client, size_t nbytes)
 {
-    if (guest->server >= 0)
+    if (client->server >= 0)
         return;
-    guest->owed -= nbytes;
-    guest_pause(guest);
+    client->owed -= nbytes;
+    connection_pause(client);
 }
 
 /* Answers of this length are many when there are any: their memory is not given back to the system in between. */
@@ -127,39 +128,40 @@ static void room_give_back(tri_ps_server *server, void *memory, size_t nbytes)
     *least = (ps_spare){memory, nbytes};
 }
 
-typedef struct parcel {
+typedef struct pending_reply {
     tri_ps_server *server;
-    ps_guest *guest; /* may be gone where the letter was not sent */
+    ps_client_connection *client; /* may be gone where the message was not sent */
     void *body;
     size_t nbytes;
-} parcel;
+} pending_reply;
 
-static void parcel_sent(void *arg, tri_status status)
+static void pending_reply_sent(void *arg, tri_status status)
 {
-    parcel *sent = arg;
+    pending_reply *sent = arg;
     if (status == TRI_OK) {
-        sent->guest->unsent -= sent->nbytes;
-        tri_ps_guest_paid(sent->guest, sent->nbytes);
+        sent->client->unsent -= sent->nbytes;
+        tri_ps_connection_bytes_sub(sent->client, sent->nbytes);
     }
     room_give_back(sent->server, sent->body, sent->nbytes);
     tri_free(sent);
 }
 
-tri_status tri_ps_answer_take(ps_guest *guest, const ps_head *head, void *body)
+tri_status tri_ps_answer_take(ps_client_connection *client, const ps_head *head, void *body)
 {
-    tri_letter letter = ps_head_write(head);
-    tri_ps_trace_answered(guest, head);
-    if (guest->server >= 0 || tri_ps_chain_keep(guest->of, guest, (unsigned)INT32_MAX, &letter, body, false)) {
+    tri_message message = ps_head_write(head);
+    tri_ps_trace_answered(client, head);
+    if (client->server >= 0 || tri_ps_chain_keep(client->of, client, (unsigned)INT32_MAX, &message, body, false)) {
         tri_free(body);
         return TRI_OK;
     }
-    parcel *sent = tri_alloc(sizeof(*sent));
+    pending_reply *sent = tri_alloc(sizeof(*sent));
     if (sent) {
-        *sent = (parcel){guest->of, guest, body, head->nbytes};
-        guest->unsent += head->nbytes;
+        *sent = (pending_reply){client->of, client, body, head->nbytes};
+        client->unsent += head->nbytes;
         tri_counter_add(TRI_COUNT_SERVED_NBYTES, head->nbytes);
-        tri_ps_guest_owes(guest, head->nbytes);
-        if (tri_post_send(guest->line, (unsigned)INT32_MAX, &letter, body, parcel_sent, sent) == TRI_OK)
+        tri_ps_connection_bytes_add(client, head->nbytes);
+        if (tri_connection_send(client->connection, (unsigned)INT32_MAX, &message, body, pending_reply_sent, sent) ==
+            TRI_OK)
             return TRI_OK;
     }
     tri_free(sent);
@@ -167,85 +169,85 @@ tri_status tri_ps_answer_take(ps_guest *guest, const ps_head *head, void *body)
     return TRI_ENOMEM;
 }
 
-void tri_ps_answer_plain(ps_guest *guest, ps_kind kind, uint64_t request, uint32_t table, int64_t clock)
+void tri_ps_answer_plain(ps_client_connection *client, ps_kind kind, uint64_t request, uint32_t table, int64_t clock)
 {
     ps_head head = {.kind = kind, .request = request, .table = table, .clock = clock};
-    tri_ps_answer(guest, &head, NULL, false);
+    tri_ps_answer(client, &head, NULL, false);
 }
 
-/* --- guests --- */
+/* --- clients --- */
 
-static void room_leave(ps_guest *guest)
+static void room_leave(ps_client_connection *client)
 {
-    if (guest->sum)
-        (void)ps_sum_leave(guest->sum, guest->part, guest->room);
-    guest->sum = NULL;
+    if (client->sum)
+        (void)ps_sum_leave(client->sum, client->part, client->room);
+    client->sum = NULL;
 }
 
-void tri_ps_guest_remove(tri_ps_server *server, ps_guest *guest)
+void tri_ps_connection_remove(tri_ps_server *server, ps_client_connection *client)
 {
-    room_leave(guest);
-    server->refused -= guest->leaves_ns > 0;
-    tri_ps_kv_forget(server->kv, guest);
-    tri_ps_chain_forget(server, guest);
-    if (guest->server < 0 && guest->number >= 0 && server->workers[guest->number] == guest)
-        server->workers[guest->number] = NULL;
-    for (ps_guest **at = &server->guests; *at; at = &(*at)->next)
-        if (*at == guest) {
-            *at = guest->next;
+    room_leave(client);
+    server->refused -= client->closes_ns > 0;
+    tri_ps_kv_forget(server->kv, client);
+    tri_ps_chain_forget(server, client);
+    if (client->server < 0 && client->number >= 0 && server->workers[client->number] == client)
+        server->workers[client->number] = NULL;
+    for (ps_client_connection **at = &server->clients; *at; at = &(*at)->next)
+        if (*at == client) {
+            *at = client->next;
             break;
         }
-    tri_vector_fini(&guest->asked);
-    tri_free(guest);
+    tri_vector_fini(&client->asked);
+    tri_free(client);
 }
 
-void tri_ps_guest_hang_up(tri_ps_server *server, ps_guest *guest)
+void tri_ps_connection_close(tri_ps_server *server, ps_client_connection *client)
 {
-    tri_line *line = guest->line;
-    tri_ps_guest_remove(server, guest);
-    tri_line_note_set(line, NULL);
-    tri_line_hang_up(line);
+    tri_connection *connection = client->connection;
+    tri_ps_connection_remove(server, client);
+    tri_connection_data_set(connection, NULL);
+    tri_connection_close(connection);
 }
 
 void tri_ps_rooms_leave(tri_ps_server *server, const ps_block *block)
 {
-    for (ps_guest *guest = server->guests, *next; guest; guest = next) {
-        next = guest->next;
-        if (guest->sum == &block->sum)
-            tri_ps_guest_hang_up(server, guest);
+    for (ps_client_connection *client = server->clients, *next; client; client = next) {
+        next = client->next;
+        if (client->sum == &block->sum)
+            tri_ps_connection_close(server, client);
     }
 }
 
-static bool on_opened(void *arg, tri_line *line)
+static bool on_opened(void *arg, tri_connection *connection)
 {
     tri_ps_server *server = arg;
-    ps_guest *guest = tri_alloc_zero(1, sizeof(*guest));
-    if (!guest)
+    ps_client_connection *client = tri_alloc_zero(1, sizeof(*client));
+    if (!client)
         return false;
-    *guest = (ps_guest){.of = server,
-                        .line = line,
-                        .number = -1,
-                        .server = -1,
-                        .opens = -1,
-                        .asked = {.each = sizeof(int64_t)},
-                        .next = server->guests};
-    server->guests = guest;
-    tri_line_note_set(line, guest);
+    *client = (ps_client_connection){.of = server,
+                                     .connection = connection,
+                                     .number = -1,
+                                     .server = -1,
+                                     .opens = -1,
+                                     .asked = {.each = sizeof(int64_t)},
+                                     .next = server->clients};
+    server->clients = client;
+    tri_connection_data_set(connection, client);
     return true;
 }
 
-static void on_closed(void *arg, tri_line *line, const char *why)
+static void on_closed(void *arg, tri_connection *connection, const char *why)
 {
     tri_ps_server *server = arg;
-    ps_guest *guest = tri_line_note(line);
-    bool is_backup = line == server->chain.line;
-    int neighbour = is_backup ? server->chain.backup : guest ? guest->server : -1;
+    ps_client_connection *client = tri_connection_data(connection);
+    bool is_backup = connection == server->chain.connection;
+    int neighbour = is_backup ? server->chain.backup : client ? client->server : -1;
     if (is_backup)
         tri_ps_chain_lost(server);
-    if (guest && guest->server < 0 && guest->number >= 0 && !server->left[guest->number])
-        tri_log(TRI_LOG_WARN, "lost worker %d (%s): %s", guest->number, tri_line_from(line), why);
-    if (guest)
-        tri_ps_guest_remove(server, guest);
+    if (client && client->server < 0 && client->number >= 0 && !server->left[client->number])
+        tri_log(TRI_LOG_WARN, "lost worker %d (%s): %s", client->number, tri_connection_peer(connection), why);
+    if (client)
+        tri_ps_connection_remove(server, client);
     if (neighbour < 0)
         return;
     if (!(server->ended >> neighbour & 1))
@@ -254,197 +256,197 @@ static void on_closed(void *arg, tri_line *line, const char *why)
         tri_ps_chain_alone(server);
 }
 
-/* --- letters --- */
+/* --- messages --- */
 
-/* Tells a guest why; it is not listened to any more, and loses its line when it has had time to hear. */
-void tri_ps_refuse(tri_ps_server *server, ps_guest *guest, tri_status status)
+/* Tells a client why; it is not listened to any more, and loses its connection when it has had time to hear. */
+void tri_ps_refuse(tri_ps_server *server, ps_client_connection *client, tri_status status)
 {
     char why[TRI_ERROR_NBYTES];
     snprintf(why, sizeof(why), "%s", tri_last_error());
     (void)tri_ps_concerns_all(server, status);
-    tri_log(TRI_LOG_WARN, "refused %s (worker %d): %s", tri_line_from(guest->line), guest->number, why);
+    tri_log(TRI_LOG_WARN, "refused %s (worker %d): %s", tri_connection_peer(client->connection), client->number, why);
     ps_head head = {.kind = PS_REFUSED, .extra = (double)status, .nbytes = strlen(why)};
-    tri_ps_answer(guest, &head, why, false);
-    room_leave(guest);
-    server->refused += guest->leaves_ns == 0;
-    guest->leaves_ns = tri_deadline_after_ms(HEAR_MS);
+    tri_ps_answer(client, &head, why, false);
+    room_leave(client);
+    server->refused += client->closes_ns == 0;
+    client->closes_ns = tri_deadline_after_ms(HEAR_MS);
 }
 
 static void refused_sweep(tri_ps_server *server)
 {
     int64_t now_ns = tri_now_ns();
-    for (ps_guest *guest = server->refused > 0 ? server->guests : NULL, *next; guest; guest = next) {
-        next = guest->next;
-        if (guest->leaves_ns > 0 && guest->leaves_ns <= now_ns)
-            tri_ps_guest_hang_up(server, guest);
+    for (ps_client_connection *client = server->refused > 0 ? server->clients : NULL, *next; client; client = next) {
+        next = client->next;
+        if (client->closes_ns > 0 && client->closes_ns <= now_ns)
+            tri_ps_connection_close(server, client);
     }
 }
 
-/* A forwarded letter: whose it is, and which table of this server it means. */
-static bool forwarded_read(ps_guest *guest, ps_head *head)
+/* A forwarded message: whose it is, and which table of this server it means. */
+static bool forwarded_read(ps_client_connection *client, ps_head *head)
 {
     uint32_t table = head->table & PS_TABLE_MASK;
-    if (guest->server < 0 || head->kind == PS_HELLO || head->kind == PS_OPEN || head->kind == PS_LOOK ||
+    if (client->server < 0 || head->kind == PS_HELLO || head->kind == PS_OPEN || head->kind == PS_LOOK ||
         head->kind == PS_LEAVE || head->kind == PS_BEAT)
         return true;
     if (ps_kind_is_kv(head->kind)) {
-        guest->number = head->request < (uint64_t)guest->of->setup.workers ? (int)head->request : -1;
-        return guest->number >= 0;
+        client->number = head->request < (uint64_t)client->of->setup.workers ? (int)head->request : -1;
+        return client->number >= 0;
     }
-    guest->number = (int)(head->table >> PS_TABLE_BITS);
-    if (guest->number >= guest->of->setup.workers || table >= (uint32_t)guest->table_count)
+    client->number = (int)(head->table >> PS_TABLE_BITS);
+    if (client->number >= client->of->setup.workers || table >= (uint32_t)client->table_count)
         return false;
-    head->table = (uint32_t)guest->tables[table];
+    head->table = (uint32_t)client->tables[table];
     return true;
 }
 
-/* The block that a letter names is another server's: a worker is told so, a forwarded letter came too late or too
+/* The block that a message names is another server's: a worker is told so, a forwarded message came too late or too
  * early. */
-static bool is_elsewhere(tri_ps_server *server, const ps_guest *guest, const ps_head *head)
+static bool is_elsewhere(tri_ps_server *server, const ps_client_connection *client, const ps_head *head)
 {
     const ps_table *table = head->table < (uint32_t)server->table_count ? server->tables[head->table] : NULL;
-    if (!(tri_ps_letter_is(head->kind, PS_OF_BLOCK)) || !table || head->block >= (uint32_t)table->spec.cut_count)
+    if (!(tri_ps_message_is(head->kind, PS_OF_BLOCK)) || !table || head->block >= (uint32_t)table->spec.cut_count)
         return false;
     bool primary = tri_ps_is_primary(server, table, (int)head->block);
-    if (guest->server >= 0)
-        return !tri_ps_backs(server, guest, table->slots[head->block]) ||
+    if (client->server >= 0)
+        return !tri_ps_backs(server, client, table->slots[head->block]) ||
                (!table->blocks[head->block].held && head->kind != PS_INIT);
     return !primary;
 }
 
-static void *on_place(void *arg, tri_line *line, const tri_letter *letter, bool *refused)
+static void *on_place(void *arg, tri_connection *connection, const tri_message *message, bool *refused)
 {
     tri_ps_server *server = arg;
-    ps_guest *guest = tri_line_note(line);
-    ps_head head = ps_head_read(letter);
+    ps_client_connection *client = tri_connection_data(connection);
+    ps_head head = ps_head_read(message);
     ps_table *table = NULL;
     ps_block *block;
-    if (line == server->chain.line)
+    if (connection == server->chain.connection)
         return NULL;
-    if (!guest || guest->leaves_ns > 0) {
-        *refused = !guest || head.nbytes > HEAR_LIMIT_NBYTES;
+    if (!client || client->closes_ns > 0) {
+        *refused = !client || head.nbytes > HEAR_LIMIT_NBYTES;
         return NULL;
     }
-    tri_status status = tri_ps_letter_check(guest, &head);
-    if (status == TRI_OK && (!forwarded_read(guest, &head) || is_elsewhere(server, guest, &head)))
+    tri_status status = tri_ps_message_check(client, &head);
+    if (status == TRI_OK && (!forwarded_read(client, &head) || is_elsewhere(server, client, &head)))
         return NULL;
     if (status == TRI_OK && head.kind == PS_PUSH)
         status = tri_ps_block_find(server, &head, &table, &block);
     if (status == TRI_OK && table && table->consistency == PS_BSP)
-        status = tri_ps_bsp_place(guest, table, block, &head);
-    if (status != TRI_OK && guest->server >= 0 && !tri_ps_concerns_all(server, status)) {
-        tri_log(TRI_LOG_WARN, "the copy of what server %d has is not in step (%s): it is wanted anew", guest->server,
+        status = tri_ps_bsp_place(client, table, block, &head);
+    if (status != TRI_OK && client->server >= 0 && !tri_ps_concerns_all(server, status)) {
+        tri_log(TRI_LOG_WARN, "the copy of what server %d has is not in step (%s): it is wanted anew", client->server,
                 tri_last_error());
         *refused = true;
     } else if (status != TRI_OK) {
-        tri_ps_refuse(server, guest, status);
+        tri_ps_refuse(server, client, status);
         *refused = head.nbytes > HEAR_LIMIT_NBYTES;
     }
-    return guest->sum ? guest->room : NULL;
+    return client->sum ? client->room : NULL;
 }
 
 /* What changes the state goes to the backup before it is handled, since its body may be used up then. A push that has
  * come before is known there too. */
-static void forward(tri_ps_server *server, const ps_guest *guest, const ps_head *head, const tri_letter *letter,
-                    const void *body)
+static void forward(tri_ps_server *server, const ps_client_connection *client, const ps_head *head,
+                    const tri_message *message, const void *body)
 {
     const ps_table *table = head->table < (uint32_t)server->table_count ? server->tables[head->table] : NULL;
-    bool known = head->kind == PS_PUSH && table && table->consistency == PS_BSP && !guest->sum;
-    server->rows_came = server->rows_came || (tri_ps_letter_is(head->kind, PS_CHANGES) && ps_kind_is_kv(head->kind));
-    if ((tri_ps_letter_is(head->kind, PS_CHANGES)) && !known)
-        tri_ps_chain_forward(server, guest->number, letter, body);
+    bool known = head->kind == PS_PUSH && table && table->consistency == PS_BSP && !client->sum;
+    server->rows_came = server->rows_came || (tri_ps_message_is(head->kind, PS_CHANGES) && ps_kind_is_kv(head->kind));
+    if ((tri_ps_message_is(head->kind, PS_CHANGES)) && !known)
+        tri_ps_chain_forward(server, client->number, message, body);
 }
 
 /* A backup does what it is told; what it cannot do was meant for a state that it has not been given yet. */
-static void follow(tri_ps_server *server, tri_line *line, ps_head *head, void *body)
+static void follow(tri_ps_server *server, tri_connection *connection, ps_head *head, void *body)
 {
-    ps_guest *guest = tri_line_note(line);
+    ps_client_connection *client = tri_connection_data(connection);
     tri_status status = TRI_OK;
-    if (forwarded_read(guest, head) && !is_elsewhere(server, guest, head))
-        status = tri_ps_letter_handle(server, guest, head, body);
-    if (tri_line_note(line) != guest) /* it has heard that this guest is none any more */
+    if (forwarded_read(client, head) && !is_elsewhere(server, client, head))
+        status = tri_ps_message_handle(server, client, head, body);
+    if (tri_connection_data(connection) != client) /* it has heard that this client is none any more */
         return;
     if (status != TRI_OK && head->kind == PS_HELLO && !tri_ps_concerns_all(server, status)) {
-        tri_log(TRI_LOG_WARN, "hung up on %s: %s", tri_line_from(line), tri_last_error());
-        tri_ps_guest_hang_up(server, guest);
+        tri_log(TRI_LOG_WARN, "hung up on %s: %s", tri_connection_peer(connection), tri_last_error());
+        tri_ps_connection_close(server, client);
         return;
     }
     if (status != TRI_OK && !tri_ps_concerns_all(server, status))
-        tri_log(TRI_LOG_WARN, "a letter of kind %d that server %d has forwarded: %s", (int)head->kind, guest->server,
+        tri_log(TRI_LOG_WARN, "a message of kind %d that server %d has forwarded: %s", (int)head->kind, client->server,
                 tri_last_error());
-    room_leave(guest);
-    ps_head answer = {.kind = PS_ACK, .request = ++guest->heard};
-    tri_letter letter = ps_head_write(&answer);
-    tri_ps_answer_send(guest, 0, &letter, NULL, false);
+    room_leave(client);
+    ps_head answer = {.kind = PS_ACK, .request = ++client->heard};
+    tri_message message = ps_head_write(&answer);
+    tri_ps_answer_send(client, 0, &message, NULL, false);
 }
 
 /* Its keys have to be said, before anything that comes behind. */
-static void keys_ask(const tri_ps_server *server, ps_guest *guest, const ps_head *head)
+static void keys_ask(const tri_ps_server *server, ps_client_connection *client, const ps_head *head)
 {
     ps_head moved = {.kind = PS_MOVED,
                      .flags = PS_FLAG_LISTED,
                      .request = head->request,
                      .table = head->table,
                      .clock = (int64_t)server->view.version};
-    guest->is_deaf = true;
-    tri_ps_answer(guest, &moved, NULL, false);
+    client->awaits_keys = true;
+    tri_ps_answer(client, &moved, NULL, false);
 }
 
-static bool on_letter(void *arg, tri_line *line, const tri_letter *letter, void *body)
+static bool on_message(void *arg, tri_connection *connection, const tri_message *message, void *body)
 {
     tri_ps_server *server = arg;
-    ps_guest *guest = tri_line_note(line);
-    ps_head head = ps_head_read(letter);
-    if (line == server->chain.line) {
+    ps_client_connection *client = tri_connection_data(connection);
+    ps_head head = ps_head_read(message);
+    if (connection == server->chain.connection) {
         if (head.kind == PS_ACK)
             tri_ps_chain_acknowledged(server, head.request);
         else if (head.kind == PS_LEAVE && head.clock >= 0 && head.clock < 64)
             server->ended |= UINT64_C(1) << head.clock;
         else if (head.kind == PS_BEAT)
-            tri_ps_beat_excused(server, &server->chain.quiet, line, head.extra);
+            tri_ps_beat_excused(server, &server->chain.quiet, connection, head.extra);
         return true;
     }
-    if (!guest)
+    if (!client)
         return false;
-    if (guest->leaves_ns > 0)
+    if (client->closes_ns > 0)
         return true;
-    tri_status status = tri_ps_letter_check(guest, &head);
+    tri_status status = tri_ps_message_check(client, &head);
     if (status == TRI_OK && head.kind == PS_BEAT && head.extra > 0) {
-        tri_ps_beat_excused(server, &guest->quiet, line, head.extra);
+        tri_ps_beat_excused(server, &client->quiet, connection, head.extra);
         return true;
     }
-    if (status == TRI_OK && (guest->server >= 0 || (head.kind == PS_HELLO && (head.flags & PS_FLAG_SERVER)))) {
-        follow(server, line, &head, body);
+    if (status == TRI_OK && (client->server >= 0 || (head.kind == PS_HELLO && (head.flags & PS_FLAG_SERVER)))) {
+        follow(server, connection, &head, body);
         return true;
     }
-    bool elsewhere = status == TRI_OK && is_elsewhere(server, guest, &head);
-    if (status == TRI_OK && guest->is_deaf && tri_ps_letter_is(head.kind, PS_OF_SLOTS))
+    bool elsewhere = status == TRI_OK && is_elsewhere(server, client, &head);
+    if (status == TRI_OK && client->awaits_keys && tri_ps_message_is(head.kind, PS_OF_SLOTS))
         return true;
-    if (status == TRI_OK && tri_ps_letter_is(head.kind, PS_OF_SLOTS)) {
-        elsewhere = guest->is_stalled || tri_ps_kv_is_elsewhere(server, &head, body);
-        guest->is_stalled = elsewhere; /* nothing that comes behind may overtake it */
+    if (status == TRI_OK && tri_ps_message_is(head.kind, PS_OF_SLOTS)) {
+        elsewhere = client->is_stalled || tri_ps_kv_is_elsewhere(server, &head, body);
+        client->is_stalled = elsewhere; /* nothing that comes behind may overtake it */
     }
     if (elsewhere) {
-        room_leave(guest);
+        room_leave(client);
         ps_head moved = {.kind = PS_MOVED,
                          .flags = PS_FLAG_REFUSED,
                          .request = head.request,
                          .table = head.table,
                          .clock = (int64_t)server->view.version};
-        tri_ps_answer(guest, &moved, NULL, false);
+        tri_ps_answer(client, &moved, NULL, false);
         return true;
     }
-    if (status == TRI_OK && tri_ps_kv_is_unknown(server, guest, &head, body)) {
-        keys_ask(server, guest, &head);
+    if (status == TRI_OK && tri_ps_kv_is_unknown(server, client, &head, body)) {
+        keys_ask(server, client, &head);
         return true;
     }
     if (status == TRI_OK) {
-        forward(server, guest, &head, letter, body);
-        status = tri_ps_letter_handle(server, guest, &head, body);
+        forward(server, client, &head, message, body);
+        status = tri_ps_message_handle(server, client, &head, body);
     }
     if (status != TRI_OK)
-        tri_ps_refuse(server, guest, status);
-    return true; /* the guest may be gone */
+        tri_ps_refuse(server, client, status);
+    return true; /* the client may be gone */
 }
 
 /* --- the server --- */
@@ -456,10 +458,10 @@ tri_status tri_ps_server_open(const tri_ps_server_setup *setup, tri_ps_server **
         return TRI_ENOMEM;
     server->setup = *setup;
     tri_ps_chain_init(server);
-    server->workers = tri_alloc_zero((size_t)setup->workers, sizeof(ps_guest *));
+    server->workers = tri_alloc_zero((size_t)setup->workers, sizeof(ps_client_connection *));
     server->left = tri_alloc_zero((size_t)setup->workers, sizeof(bool));
     server->joined = tri_alloc_zero((size_t)setup->workers, sizeof(bool));
-    tri_post_setup post = {
+    tri_endpoint_setup endpoint = {
         .name = "parameter server",
         .config = setup->net,
         .token = setup->token,
@@ -468,7 +470,7 @@ tri_status tri_ps_server_open(const tri_ps_server_setup *setup, tri_ps_server **
         .hub = setup->hub,
         .rank = setup->rank,
         .world = setup->world,
-        .handlers = {.arg = server, .opened = on_opened, .place = on_place, .letter = on_letter, .closed = on_closed},
+        .handlers = {.arg = server, .opened = on_opened, .place = on_place, .message = on_message, .closed = on_closed},
     };
     bool placed = server->workers && server->left && server->joined;
     tri_status status = placed ? ps_view_first(setup->servers, &server->view) : TRI_ENOMEM;
@@ -477,7 +479,7 @@ tri_status tri_ps_server_open(const tri_ps_server_setup *setup, tri_ps_server **
     if (status == TRI_OK)
         status = tri_ps_kv_create(setup->workers, &server->kv);
     if (status == TRI_OK)
-        status = tri_post_open(&post, &server->post);
+        status = tri_endpoint_open(&endpoint, &server->endpoint);
     if (status != TRI_OK) {
         tri_ps_server_close(server);
         return status;
@@ -488,7 +490,7 @@ tri_status tri_ps_server_open(const tri_ps_server_setup *setup, tri_ps_server **
 
 const char *tri_ps_server_address(const tri_ps_server *server)
 {
-    return tri_post_address(server->post);
+    return tri_endpoint_address(server->endpoint);
 }
 
 static bool is_busy(const tri_ps_server *server)
@@ -516,7 +518,7 @@ tri_status tri_ps_server_run(tri_ps_server *server)
     enum { LOOK_MS = 200, COPY_MS = 1 }; /* at signals; while a backup is given blocks, or a file rows */
     while (!atomic_load(&server->stop) && server->left_count < server->setup.workers && !is_asked_to_stop(server)) {
         int64_t wait_ms = is_busy(server) ? COPY_MS : tri_ps_beat_ms(server, LOOK_MS);
-        TRI_TRY(tri_post_turn(server->post, tri_deadline_after_ms(wait_ms)));
+        TRI_TRY(tri_endpoint_poll(server->endpoint, tri_deadline_after_ms(wait_ms)));
         TRI_TRY(tri_ps_kv_go_on(server));
         tri_ps_save_go_on(server);
         refused_sweep(server);
@@ -535,18 +537,18 @@ tri_status tri_ps_server_run(tri_ps_server *server)
 void tri_ps_server_stop(tri_ps_server *server)
 {
     atomic_store(&server->stop, true);
-    tri_post_wake(server->post);
+    tri_endpoint_wake(server->endpoint);
 }
 
 void tri_ps_server_close(tri_ps_server *server)
 {
     if (!server)
         return;
-    tri_post_close(server->post);
+    tri_endpoint_close(server->endpoint);
     tri_ps_save_destroy(server->save);
     tri_ps_chain_fini(server);
-    while (server->guests)
-        tri_ps_guest_remove(server, server->guests);
+    while (server->clients)
+        tri_ps_connection_remove(server, server->clients);
     for (int t = 0; t < server->table_count; t++)
         tri_ps_table_destroy(server->tables[t]);
     tri_ps_kv_destroy(server->kv);

@@ -2,8 +2,8 @@
  *
  * server.h: a parameter server: holds blocks of tables, adds up what workers push, moves the weights, and gives them.
  *
- * One thread turns one endpoint (net/post.h) for all workers; nothing blocks. What a server holds is a function of the
- * letters it got and their order, with `bsp` of the letters alone.
+ * One thread turns one endpoint (net/endpoint.h) for all workers; nothing blocks. What a server holds is a function of
+ * the messages it got and their order, with `bsp` of the messages alone.
  */
 #ifndef TRI_PS_SERVER_H
 #define TRI_PS_SERVER_H
@@ -39,7 +39,7 @@ tri_status tri_ps_server_restore(tri_ps_server *server, bool all);
 /* What workers dial. */
 const char *tri_ps_server_address(const tri_ps_server *server);
 /* Serves until all workers have said goodbye, or tri_ps_server_stop(). A worker that breaks the protocol loses its
- * line; TRI_ENUMERIC and the like, which concern all, end the server. */
+ * connection; TRI_ENUMERIC and the like, which concern all, end the server. */
 tri_status tri_ps_server_run(tri_ps_server *server);
 /* From any thread or a signal's flag: run returns soon. */
 void tri_ps_server_stop(tri_ps_server *server);

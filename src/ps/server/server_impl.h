@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * server_impl.h: what a parameter server is made of: guests (server/server.c), blocks of tables (server/dense.c), and
+ * server_impl.h: what a parameter server is made of: clients (server/server.c), blocks of tables (server/dense.c), and
  * who waits for whom (server/bsp.c, server/ssp.c).
  *
  * For these files only.
@@ -17,32 +17,32 @@
 #include "ps/tables/sum.h"
 
 #define PS_TABLES_MAX    64
-#define PS_TRACED_BLOCKS 4096   /* of a guest; more would be a way to take memory */
+#define PS_TRACED_BLOCKS 4096   /* of a client; more would be a way to take memory */
 typedef struct ps_save ps_save; /* replication/save_blocks.c */
 
-/* Somebody who has a line. */
-typedef struct ps_guest {
+/* Somebody who has a connection. */
+typedef struct ps_client_connection {
     struct tri_ps_server *of;
-    tri_line *line;
+    tri_connection *connection;
     int number; /* of the worker, -1: has not said */
-    int server; /* that forwards to this one, its backup; -1: none. `number` is the letter's worker then */
+    int server; /* that forwards to this one, its backup; -1: none. `number` is the message's worker then */
     int tables[PS_TABLES_MAX], table_count; /* of that server: numbers here */
-    uint64_t heard;                         /* letters of that server */
+    uint64_t heard;                         /* messages of that server */
     ps_quiet quiet;                         /* of it */
     ps_sum *sum;                            /* bsp: that the body under way belongs to, NULL: none */
     float *room;                            /* where it lies there */
     tri_tree_part part;
     int opens;         /* number of the table that it waits for to be ready, -1: none */
     uint64_t request;  /* of that */
-    size_t owed;       /* bytes that lie here for it: answers to be sent, letters that wait */
+    size_t owed;       /* bytes that lie here for it: answers to be sent, messages that wait */
     size_t unsent;     /* of these: answers */
     bool is_paused;    /* it owes too much */
     bool is_stalled;   /* it was told that slots are elsewhere, and has not begun again since */
-    bool is_deaf;      /* what is not said as LISTED; see rpc/protocol.h */
+    bool awaits_keys;  /* what is not said as LISTED; see rpc/protocol.h */
     tri_vector asked;  /* int64_t, by block: when it asked for the values that it waits for, 0: it does not */
-    int64_t leaves_ns; /* refused: it hears why, and is hung up on then; 0: it is not */
-    struct ps_guest *next;
-} ps_guest;
+    int64_t closes_ns; /* refused: it hears why, and is hung up on then; 0: it is not */
+    struct ps_client_connection *next;
+} ps_client_connection;
 
 typedef struct ps_block {
     bool held, filled, moves; /* held: there is memory for it */
@@ -97,20 +97,20 @@ typedef struct ps_spare {
 } ps_spare;
 
 struct tri_ps_server {
-    tri_post *post;
+    tri_endpoint *endpoint;
     tri_ps_server_setup setup;
     ps_view view;
     ps_chain chain;
     int64_t look_ns;      /* when it looks for a view by itself next */
     int64_t beat_look_ns; /* when it looked last who is silent */
     bool yielded;         /* what workers wait for is not answered here any more: they are to ask again */
-    uint64_t suspects;    /* bits of neighbours whose line has ended */
+    uint64_t suspects;    /* bits of neighbours whose connection has ended */
     uint64_t ended;       /* bits of servers that ended in good order */
-    ps_guest *guests;
-    int refused;        /* of these, who lose their line soon */
-    ps_guest **workers; /* [setup.workers] by number, NULL: not here */
-    bool *left;         /* [setup.workers] said goodbye */
-    bool *joined;       /* [setup.workers] has opened a table of this era */
+    ps_client_connection *clients;
+    int refused;                    /* of these, who lose their connection soon */
+    ps_client_connection **workers; /* [setup.workers] by number, NULL: not here */
+    bool *left;                     /* [setup.workers] said goodbye */
+    bool *joined;                   /* [setup.workers] has opened a table of this era */
     int left_count;
     struct ps_note *notes; /* [PS_SUBJECT_COUNT][setup.workers]; NULL: nobody has left one */
     ps_table *tables[PS_TABLES_MAX];
@@ -130,61 +130,62 @@ struct tri_ps_server {
 };
 
 /* --- server/server.c --- */
-/* lasting: the body stays as it is until the guest says more; else it is copied. Waits for the backup. */
-void tri_ps_answer(ps_guest *guest, const ps_head *head, const void *body, bool lasting);
+/* lasting: the body stays as it is until the client says more; else it is copied. Waits for the backup. */
+void tri_ps_answer(ps_client_connection *client, const ps_head *head, const void *body, bool lasting);
 /* Memory for the body of an answer; NULL: there is none. */
 void *tri_ps_answer_room(tri_ps_server *server, size_t nbytes);
 /* The same with such a body, which is given back when it is sent or not. TRI_ENOMEM: it was not. */
-tri_status tri_ps_answer_take(ps_guest *guest, const ps_head *head, void *body);
-/* Bytes that lie here for a guest, and that do not any more: who has too many is not read from meanwhile. */
-void tri_ps_guest_owes(ps_guest *guest, size_t nbytes);
-void tri_ps_guest_paid(ps_guest *guest, size_t nbytes);
-/* The guest is told why, and loses its line. */
-void tri_ps_refuse(tri_ps_server *server, ps_guest *guest, tri_status status);
-void tri_ps_answer_send(ps_guest *guest, unsigned priority, const tri_letter *letter, const void *body, bool lasting);
-void tri_ps_answer_plain(ps_guest *guest, ps_kind kind, uint64_t request, uint32_t table, int64_t clock);
-void tri_ps_guest_remove(tri_ps_server *server, ps_guest *guest);
-void tri_ps_guest_hang_up(tri_ps_server *server, ps_guest *guest);
-/* Who is pushing into a block loses its line, and begins again. */
+tri_status tri_ps_answer_take(ps_client_connection *client, const ps_head *head, void *body);
+/* Bytes that lie here for a client, and that do not any more: who has too many is not read from meanwhile. */
+void tri_ps_connection_bytes_add(ps_client_connection *client, size_t nbytes);
+void tri_ps_connection_bytes_sub(ps_client_connection *client, size_t nbytes);
+/* The client is told why, and loses its connection. */
+void tri_ps_refuse(tri_ps_server *server, ps_client_connection *client, tri_status status);
+void tri_ps_answer_send(ps_client_connection *client, unsigned priority, const tri_message *message, const void *body,
+                        bool lasting);
+void tri_ps_answer_plain(ps_client_connection *client, ps_kind kind, uint64_t request, uint32_t table, int64_t clock);
+void tri_ps_connection_remove(tri_ps_server *server, ps_client_connection *client);
+void tri_ps_connection_close(tri_ps_server *server, ps_client_connection *client);
+/* Who is pushing into a block loses its connection, and begins again. */
 void tri_ps_rooms_leave(tri_ps_server *server, const ps_block *block);
-/* The server ends with this, after the letter under way. */
+/* The server ends with this, after the message under way. */
 void tri_ps_end_with(tri_ps_server *server, tri_status status);
-/* Whether a failure is no single guest's (no memory, no number): then the server ends with it. */
+/* Whether a failure is no single client's (no memory, no number): then the server ends with it. */
 bool tri_ps_concerns_all(tri_ps_server *server, tri_status status);
 
 /* --- server/trace.c --- */
-/* A letter has come; a push is taken in; values go to a worker, or wait for the backup. */
-void tri_ps_trace_asked(ps_guest *guest, const ps_head *head, int64_t now_ns);
+/* A message has come; a push is taken in; values go to a worker, or wait for the backup. */
+void tri_ps_trace_asked(ps_client_connection *client, const ps_head *head, int64_t now_ns);
 void tri_ps_trace_pushed(const tri_ps_server *server, int worker, const ps_head *head, int64_t start_ns);
-void tri_ps_trace_answered(ps_guest *guest, const ps_head *head);
+void tri_ps_trace_answered(ps_client_connection *client, const ps_head *head);
 /* PS_STATS with PS_FLAG_TIME or PS_FLAG_EVENTS. */
-tri_status tri_ps_trace_tell(tri_ps_server *server, ps_guest *guest, const ps_head *head);
+tri_status tri_ps_trace_tell(tri_ps_server *server, ps_client_connection *client, const ps_head *head);
 
 /* --- server/annotations.c --- */
 /* PS_NOTE */
-tri_status tri_ps_note_take(tri_ps_server *server, ps_guest *guest, const ps_head *head, const void *body);
+tri_status tri_ps_note_take(tri_ps_server *server, ps_client_connection *client, const ps_head *head, const void *body);
 void tri_ps_notes_free(tri_ps_server *server);
 
 /* --- server/messages.c --- */
-/* The guest is the server that has the slot, and this one is its backup. */
-bool tri_ps_backs(const tri_ps_server *server, const ps_guest *guest, int slot);
+/* The client is the server that has the slot, and this one is its backup. */
+bool tri_ps_backs(const tri_ps_server *server, const ps_client_connection *client, int slot);
 /* PS_CHANGES: goes to the backup too. PS_OF_BLOCK: wants the server that has the block. PS_OF_SERVER: not for workers.
  * PS_OF_SLOTS: wants the server that has the slots in its body. PS_IS_PUSH, PS_IS_PULL: counted as such. */
 enum { PS_CHANGES = 1, PS_OF_BLOCK = 2, PS_OF_SERVER = 4, PS_OF_SLOTS = 8, PS_IS_PUSH = 16, PS_IS_PULL = 32 };
-bool tri_ps_letter_is(ps_kind kind, unsigned what);
+bool tri_ps_message_is(ps_kind kind, unsigned what);
 /* Before its body is read. */
-tri_status tri_ps_letter_check(const ps_guest *guest, const ps_head *head);
-tri_status tri_ps_letter_handle(tri_ps_server *server, ps_guest *guest, const ps_head *head, void *body);
+tri_status tri_ps_message_check(const ps_client_connection *client, const ps_head *head);
+tri_status tri_ps_message_handle(tri_ps_server *server, ps_client_connection *client, const ps_head *head, void *body);
 
 /* --- replication/view_changes.c --- */
-/* A neighbour's line has ended. */
+/* A neighbour's connection has ended. */
 tri_status tri_ps_neighbour_look(tri_ps_server *server);
 /* A server that nobody talks to finds out by itself when it was taken for dead. */
 tri_status tri_ps_idle_look(tri_ps_server *server);
 /* Neighbours need not wonder. */
 void tri_ps_leave_tell(tri_ps_server *server);
 /* Dials another server; its address is in the store. */
-tri_status tri_ps_reach(tri_ps_server *server, int number, int64_t limit_ms, tri_line **line);
+tri_status tri_ps_reach(tri_ps_server *server, int number, int64_t limit_ms, tri_connection **connection);
 /* Takes all views that are there and newer than its own. */
 tri_status tri_ps_view_look(tri_ps_server *server);
 /* Something that the server of a slot has is not here. */
@@ -196,7 +197,7 @@ tri_status tri_ps_view_make(tri_ps_server *server, const ps_change *change);
 
 /* --- server/dense.c: statuses are TRI_EFORMAT for what a sound client does not say --- */
 /* The table of this text: one that is here, or a new one. */
-tri_status tri_ps_table_make(tri_ps_server *server, const ps_guest *guest, const char *text, size_t nbytes,
+tri_status tri_ps_table_make(tri_ps_server *server, const ps_client_connection *client, const char *text, size_t nbytes,
                              ps_table **out);
 void tri_ps_table_destroy(ps_table *table);
 bool tri_ps_is_primary(const tri_ps_server *server, const ps_table *table, int block);
@@ -211,13 +212,14 @@ tri_status tri_ps_block_fill(ps_table *table, ps_block *block, const ps_head *he
 /* Whether all blocks that are this server's to give have values; what a worker says of one that has none is refused:
  * gradients for it would be lost, and zeros taken for weights. */
 tri_status tri_ps_table_given(const tri_ps_server *server, const ps_table *table);
-tri_status tri_ps_block_serves(const ps_guest *guest, const ps_table *table, const ps_block *block);
+tri_status tri_ps_block_serves(const ps_client_connection *client, const ps_table *table, const ps_block *block);
 /* All servers have been given theirs: workers that wait for it may begin. */
 void tri_ps_table_ready(const tri_ps_server *server, ps_table *table, const ps_head *head);
 /* The step that a worker begins with; with bsp the earliest that some block here has yet to take. */
 int64_t tri_ps_table_clock(const tri_ps_server *server, const ps_table *table, int worker);
 /* how: PS_FLAG_EXACT. previous: those of the step before. */
-void tri_ps_values_answer(ps_guest *guest, const ps_table *table, ps_block *block, uint16_t how, bool previous);
+void tri_ps_values_answer(ps_client_connection *client, const ps_table *table, ps_block *block, uint16_t how,
+                          bool previous);
 /* What came of a push, as elements; those of ties behind the block's own. */
 void tri_ps_gradients_decode(const ps_table *table, const ps_block *block, const void *body, float *sums);
 /* Adds gradients of ties, which follow the block's own, to those. */
@@ -238,12 +240,12 @@ void tri_ps_table_restored(const tri_ps_server *server, ps_table *table, const p
 /* Of a worker that is in an era before. */
 tri_status tri_ps_era_fail(void);
 tri_status tri_ps_era_check(tri_ps_server *server, const ps_spec *spec);
-/* A guest tells of a new one: what is here of the one before goes, and all other guests. */
-void tri_ps_era_begin(tri_ps_server *server, const ps_guest *but, int64_t era);
+/* A client tells of a new one: what is here of the one before goes, and all other clients. */
+void tri_ps_era_begin(tri_ps_server *server, const ps_client_connection *but, int64_t era);
 
 /* --- replication/save_blocks.c --- */
 /* Somebody asks for this server's part of a checkpoint. */
-tri_status tri_ps_save_ask(tri_ps_server *server, ps_guest *guest, const ps_head *head, const void *body);
+tri_status tri_ps_save_ask(tri_ps_server *server, ps_client_connection *client, const ps_head *head, const void *body);
 /* The block is going to move. */
 void tri_ps_save_before(tri_ps_server *server, const ps_table *table, const ps_block *block);
 /* To be called after each turn: copies what is due, and has it written. */
@@ -262,18 +264,18 @@ tri_status tri_ps_block_write(const ps_table *table, const ps_block *block, tri_
 tri_status tri_ps_block_read(ps_table *table, ps_block *block, const void *bytes, size_t nbytes);
 
 /* --- server/bsp.c --- */
-/* Where the body of a push shall lie: guest->room of guest->sum; sum NULL: it has come before. */
-tri_status tri_ps_bsp_place(ps_guest *guest, const ps_table *table, ps_block *block, const ps_head *head);
-tri_status tri_ps_bsp_push(tri_ps_server *server, ps_guest *guest, ps_table *table, ps_block *block,
+/* Where the body of a push shall lie: client->room of client->sum; sum NULL: it has come before. */
+tri_status tri_ps_bsp_place(ps_client_connection *client, const ps_table *table, ps_block *block, const ps_head *head);
+tri_status tri_ps_bsp_push(tri_ps_server *server, ps_client_connection *client, ps_table *table, ps_block *block,
                            const ps_head *head);
-tri_status tri_ps_bsp_tail(tri_ps_server *server, ps_guest *guest, ps_table *table, const ps_head *head,
+tri_status tri_ps_bsp_tail(tri_ps_server *server, ps_client_connection *client, ps_table *table, const ps_head *head,
                            const float *body);
 tri_status tri_ps_bsp_move(tri_ps_server *server, ps_table *table, const ps_head *head);
 /* More is known of the tail, which was that of step `before`. */
 void tri_ps_bsp_tail_copied(tri_ps_server *server, ps_table *table, int64_t before);
 /* Moves a block for which all is there: one that was copied may wait for nothing more. */
 void tri_ps_bsp_copied(tri_ps_server *server, ps_table *table, ps_block *block);
-tri_status tri_ps_bsp_pull(ps_guest *guest, const ps_table *table, ps_block *block, const ps_head *head);
+tri_status tri_ps_bsp_pull(ps_client_connection *client, const ps_table *table, ps_block *block, const ps_head *head);
 
 /* Sums of a step that has been chosen for have become whole, or may have. */
 void tri_ps_bsp_chosen(tri_ps_server *server, ps_table *table);
@@ -285,18 +287,19 @@ bool tri_ps_chooses(const ps_table *table);
 bool tri_ps_is_left_out(const ps_table *table, int worker);
 /* All parts of the chosen are here, for the first time: the sum is whole then. */
 bool tri_ps_chosen_are_here(const ps_table *table, ps_sum *sum);
-void tri_ps_chosen_answer(ps_guest *guest, const ps_table *table);
+void tri_ps_chosen_answer(ps_client_connection *client, const ps_table *table);
 /* A worker has pushed all of step `clock` - 1. */
-tri_status tri_ps_bsp_clock(tri_ps_server *server, ps_guest *guest, ps_table *table, const ps_head *head);
+tri_status tri_ps_bsp_clock(tri_ps_server *server, ps_client_connection *client, ps_table *table, const ps_head *head);
 /* A worker says who was chosen. */
 tri_status tri_ps_bsp_choice(tri_ps_server *server, ps_table *table, const ps_head *head, const uint8_t *chosen);
 tri_status tri_ps_choices_print(const ps_table *table, tri_string *out);
 
 /* --- server/ssp.c --- */
-tri_status tri_ps_ssp_push(const ps_guest *guest, const ps_table *table, ps_block *block, const ps_head *head,
-                           float *body);
-tri_status tri_ps_ssp_clock(const tri_ps_server *server, ps_guest *guest, ps_table *table, const ps_head *head);
-tri_status tri_ps_ssp_pull(ps_guest *guest, ps_table *table, ps_block *block, const ps_head *head);
+tri_status tri_ps_ssp_push(const ps_client_connection *client, const ps_table *table, ps_block *block,
+                           const ps_head *head, float *body);
+tri_status tri_ps_ssp_clock(const tri_ps_server *server, ps_client_connection *client, ps_table *table,
+                            const ps_head *head);
+tri_status tri_ps_ssp_pull(ps_client_connection *client, ps_table *table, ps_block *block, const ps_head *head);
 /* A worker has left: nobody waits for it. */
 tri_status tri_ps_ssp_left(const tri_ps_server *server, ps_table *table, int worker);
 tri_status tri_ps_stats(const tri_ps_server *server, tri_string *out);

@@ -40,18 +40,18 @@ static void compensate(float *sums, const float *now, const float *seen, float s
         sums[i] += strength * sums[i] * sums[i] * (now[i] - seen[i]);
 }
 
-tri_status tri_ps_ssp_push(const ps_guest *guest, const ps_table *table, ps_block *block, const ps_head *head,
-                           float *body)
+tri_status tri_ps_ssp_push(const ps_client_connection *client, const ps_table *table, ps_block *block,
+                           const ps_head *head, float *body)
 {
     const ps_cut *cut = &table->spec.cuts[head->block];
     size_t wanted = tri_ps_gradients_nbytes(&table->spec, cut);
     if (head->nbytes != wanted)
         return tri_fail(TRI_EFORMAT, "gradients of block %u: want %zu bytes, got %llu", head->block, wanted,
                         (unsigned long long)head->nbytes);
-    if (head->clock < block->pushed[guest->number])
+    if (head->clock < block->pushed[client->number])
         return TRI_OK; /* said again after an answer was lost */
-    tri_ps_save_before(guest->of, table, block);
-    block->pushed[guest->number] = head->clock + 1;
+    tri_ps_save_before(client->of, table, block);
+    block->pushed[client->number] = head->clock + 1;
     if (table->scratch) {
         tri_ps_gradients_decode(table, block, body, table->scratch);
         body = table->scratch;
@@ -64,8 +64,8 @@ tri_status tri_ps_ssp_push(const ps_guest *guest, const ps_table *table, ps_bloc
                                  .lr = table->spec.ps.scale_lr ? rate / pushes : rate,
                                  .grad_scale = head->extra > 0 ? (float)(1 / head->extra) : 0,
                                  .buffer_scale = head->part.count > 0 ? 1.0f / (float)head->part.count : 0};
-    if (block->seen && block->seen[guest->number])
-        compensate(body, block->values, block->seen[guest->number],
+    if (block->seen && block->seen[client->number])
+        compensate(body, block->values, block->seen[client->number],
                    (float)table->spec.ps.delay_compensation * figures.grad_scale, cut->count);
     tri_ps_block_move(table, block, body, &figures);
     return TRI_OK;
@@ -83,22 +83,22 @@ static void going_on_count(ps_table *table, int worker)
 }
 
 /* Values for a worker; what it sees is kept where its gradients will be compensated. */
-static tri_status values_give(ps_guest *guest, ps_table *table, ps_block *block, unsigned how)
+static tri_status values_give(ps_client_connection *client, ps_table *table, ps_block *block, unsigned how)
 {
-    going_on_count(table, guest->number);
+    going_on_count(table, client->number);
     int64_t count = table->spec.cuts[block - table->blocks].count;
-    if (block->seen && !block->seen[guest->number]) {
-        block->seen[guest->number] = tri_alloc((size_t)count * sizeof(float));
-        if (!block->seen[guest->number])
+    if (block->seen && !block->seen[client->number]) {
+        block->seen[client->number] = tri_alloc((size_t)count * sizeof(float));
+        if (!block->seen[client->number])
             return TRI_ENOMEM;
     }
     if (block->seen)
-        memcpy(block->seen[guest->number], block->values, (size_t)count * sizeof(float));
-    tri_ps_values_answer(guest, table, block, how & PS_FLAG_EXACT, false);
+        memcpy(block->seen[client->number], block->values, (size_t)count * sizeof(float));
+    tri_ps_values_answer(client, table, block, how & PS_FLAG_EXACT, false);
     return TRI_OK;
 }
 
-static tri_status pulls_answer(ps_guest *guest, ps_table *table, int worker)
+static tri_status pulls_answer(ps_client_connection *client, ps_table *table, int worker)
 {
     for (int b = 0; b < table->spec.cut_count; b++) {
         uint8_t *waits = &table->pulls[worker][b];
@@ -106,7 +106,7 @@ static tri_status pulls_answer(ps_guest *guest, ps_table *table, int worker)
             continue;
         unsigned how = *waits;
         *waits = 0;
-        TRI_TRY(values_give(guest, table, &table->blocks[b], how));
+        TRI_TRY(values_give(client, table, &table->blocks[b], how));
     }
     return TRI_OK;
 }
@@ -122,25 +122,26 @@ static tri_status others_go_on(const tri_ps_server *server, ps_table *table)
 
 /* The next part of the batch for a worker that is done with all parts before number `clock`. One that asks again, or
  * was started again, gets what it has under way. */
-static void deal_next(ps_guest *guest, ps_table *table, const ps_head *head)
+static void deal_next(ps_client_connection *client, ps_table *table, const ps_head *head)
 {
-    int64_t *dealt = &table->dealt[guest->number];
+    int64_t *dealt = &table->dealt[client->number];
     if (*dealt < head->clock)
         *dealt = table->next_deal++;
-    tri_ps_answer_plain(guest, PS_CLOCK, head->request, (uint32_t)table->number, *dealt);
+    tri_ps_answer_plain(client, PS_CLOCK, head->request, (uint32_t)table->number, *dealt);
 }
 
-tri_status tri_ps_ssp_clock(const tri_ps_server *server, ps_guest *guest, ps_table *table, const ps_head *head)
+tri_status tri_ps_ssp_clock(const tri_ps_server *server, ps_client_connection *client, ps_table *table,
+                            const ps_head *head)
 {
     bool deals = tri_ps_deals(&table->spec.ps, table->spec.workers) > 0;
-    int64_t *clock = &table->clocks[guest->number];
+    int64_t *clock = &table->clocks[client->number];
     if (head->flags & PS_FLAG_DEAL) {
         if (table->restored && head->clock > table->next_deal)
             table->next_deal = head->clock;
         if (!deals || !table->ready || head->clock > table->next_deal)
             return tri_fail(TRI_EFORMAT, "it wants part %lld, and %lld is the next one", (long long)head->clock,
                             (long long)table->next_deal);
-        deal_next(guest, table, head);
+        deal_next(client, table, head);
         return TRI_OK;
     }
     if (*clock == INT64_MAX || head->clock < *clock)
@@ -151,12 +152,12 @@ tri_status tri_ps_ssp_clock(const tri_ps_server *server, ps_guest *guest, ps_tab
     return others_go_on(server, table);
 }
 
-tri_status tri_ps_ssp_pull(ps_guest *guest, ps_table *table, ps_block *block, const ps_head *head)
+tri_status tri_ps_ssp_pull(ps_client_connection *client, ps_table *table, ps_block *block, const ps_head *head)
 {
     bool of_all = head->flags & PS_FLAG_ALL;
     if (may_go_on(table, head->clock, of_all))
-        return values_give(guest, table, block, head->flags);
-    uint8_t **pulls = &table->pulls[guest->number];
+        return values_give(client, table, block, head->flags);
+    uint8_t **pulls = &table->pulls[client->number];
     if (!*pulls)
         *pulls = tri_alloc_zero((size_t)table->spec.cut_count, 1);
     if (!*pulls)

@@ -49,7 +49,7 @@ typedef struct ps_kv_spec {
 /* options: a YAML text, "merge: optim, optim: {name: ftrl}" (braces around may be left out) or one option a line; NULL:
  * defaults. TRI_ECONFIG. */
 tri_status ps_kv_spec_make(const char *name, int dim, int workers, const char *options, ps_kv_spec *out);
-/* What letters call a table of this name. */
+/* What messages call a table of this name. */
 uint32_t ps_kv_table_id(const char *name);
 tri_status ps_kv_spec_print(const ps_kv_spec *spec, tri_string *out);
 /* The bytes of a stranger: TRI_ECONFIG says what is wrong. */

@@ -15,7 +15,7 @@
 
 #define PS_NAME_NBYTES 64
 
-/* Elements of the store that travel and move together, with the gradients of ties that are added to them: one letter's
+/* Elements of the store that travel and move together, with the gradients of ties that are added to them: one message's
  * body is [count] elements and then those of each tie. */
 typedef struct ps_cut {
     int64_t first, count;
@@ -56,7 +56,7 @@ tri_status tri_ps_owners(const ps_spec *spec, const ps_view *view, int *owners);
 tri_slice tri_ps_norm_blocks(const ps_spec *spec, const ps_cut *cut);
 /* Does anything in it move? */
 bool tri_ps_cut_moves(const ps_spec *spec, const ps_cut *cut);
-/* Bytes of its gradients in a letter. */
+/* Bytes of its gradients in a message. */
 static inline size_t tri_ps_cut_nbytes(const ps_cut *cut)
 {
     return (size_t)(cut->count + cut->tied) * sizeof(float);

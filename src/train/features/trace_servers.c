@@ -35,18 +35,19 @@ void tri_job_trace_servers_free(tri_trace_servers *all)
     *all = (tri_trace_servers){0};
 }
 
-static tri_status deeds_keep(const tri_ps_deeds *deeds, tri_trace_rank *server)
+static tri_status deeds_keep(const tri_ps_operations *operations, tri_trace_rank *server)
 {
-    *server = (tri_trace_rank){.ahead_ns = deeds->ahead_ns, .uncertain_ns = deeds->uncertain_ns, .lost = deeds->lost};
-    server->rows = tri_alloc((deeds->count + 1) * sizeof(*server->rows));
+    *server = (tri_trace_rank){
+        .ahead_ns = operations->ahead_ns, .uncertain_ns = operations->uncertain_ns, .lost = operations->lost};
+    server->rows = tri_alloc((operations->count + 1) * sizeof(*server->rows));
     if (!server->rows)
         return TRI_ENOMEM;
-    for (size_t i = 0; i < deeds->count; i++) {
-        const ps_deed *deed = &deeds->deeds[i];
+    for (size_t i = 0; i < operations->count; i++) {
+        const ps_operation_record *operation = &operations->operations[i];
         tri_trace_row *row = &server->rows[server->count++];
-        *row = (tri_trace_row){deed->start_ns, deed->duration_ns, (uint64_t)deed->worker << 32 | (uint32_t)deed->nbytes,
-                               deed->step, ""};
-        snprintf(row->what, sizeof(row->what), "%s", deed->pulls ? TRI_EVENT_SERVER_PULL : TRI_EVENT_SERVER_PUSH);
+        *row = (tri_trace_row){operation->start_ns, operation->duration_ns,
+                               (uint64_t)operation->worker << 32 | (uint32_t)operation->nbytes, operation->step, ""};
+        snprintf(row->what, sizeof(row->what), "%s", operation->pulls ? TRI_EVENT_SERVER_PULL : TRI_EVENT_SERVER_PUSH);
     }
     return TRI_OK;
 }
@@ -56,21 +57,21 @@ static tri_status servers_ask(const tri_job *job, int64_t since_ns, tri_trace_se
 {
     struct tri_ps_client *client = job->servers.client;
     const int servers = tri_ps_client_setup_of(client)->servers;
-    tri_ps_deeds *deeds = tri_alloc_zero((size_t)servers, sizeof(*deeds));
+    tri_ps_operations *operations = tri_alloc_zero((size_t)servers, sizeof(*operations));
     all->servers = tri_alloc_zero((size_t)servers, sizeof(*all->servers));
-    if (!deeds || !all->servers) {
-        tri_free(deeds);
+    if (!operations || !all->servers) {
+        tri_free(operations);
         return TRI_ENOMEM;
     }
     all->count = servers;
     all->workers = job->servers.workers;
-    tri_status status = tri_ps_client_deeds(client, since_ns, deeds);
+    tri_status status = tri_ps_client_operations(client, since_ns, operations);
     for (int s = 0; s < servers; s++) {
         if (status == TRI_OK)
-            status = deeds_keep(&deeds[s], &all->servers[s]);
-        tri_free(deeds[s].deeds);
+            status = deeds_keep(&operations[s], &all->servers[s]);
+        tri_free(operations[s].operations);
     }
-    tri_free(deeds);
+    tri_free(operations);
     return status;
 }
 
@@ -80,7 +81,7 @@ static tri_status servers_ask(const tri_job *job, int64_t since_ns, tri_trace_se
 static tri_status clock_find(const tri_job *job, trace_note *note)
 {
     const int servers = tri_ps_client_setup_of(job->servers.client)->servers;
-    tri_ps_deeds *clocks = tri_alloc_zero((size_t)servers, sizeof(*clocks));
+    tri_ps_operations *clocks = tri_alloc_zero((size_t)servers, sizeof(*clocks));
     tri_status status = clocks ? tri_ps_client_clocks(job->servers.client, clocks) : TRI_ENOMEM;
     note->uncertain_ns = INT64_MAX;
     for (int s = 0; s < servers && status == TRI_OK; s++)

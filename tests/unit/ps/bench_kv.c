@@ -148,7 +148,7 @@ static void rows_run(tri_kv *kv, int rounds)
     row_print("pull and push of rows", both, rounds, (double)ROWS / 1e6, "M rows/s");
 }
 
-/* The seconds of one push and one pull of all, in one line for bench/peers/pslite. */
+/* The seconds of one push and one pull of all, in one connection for bench/peers/pslite. */
 static void keys_print(const char *name, double push, double pull)
 {
     printf("%s: push %.1f ms, pull %.1f ms\n", name, 1e3 * push, 1e3 * pull);

@@ -13,33 +13,33 @@
 
 #define TOKEN "a token of this test"
 
-static bool on_opened(void *arg, tri_line *line)
+static bool on_opened(void *arg, tri_connection *connection)
 {
     fence_scene *at = arg;
-    at->as_backup = line;
+    at->as_backup = connection;
     at->heard = 0;
     return true;
 }
 
 void fence_acknowledge(fence_scene *at)
 {
-    tri_letter ack = ps_head_write(&(ps_head){.kind = PS_ACK, .request = at->heard});
+    tri_message ack = ps_head_write(&(ps_head){.kind = PS_ACK, .request = at->heard});
     if (at->as_backup)
-        OK(tri_post_send(at->as_backup, 0, &ack, NULL, NULL, NULL));
+        OK(tri_connection_send(at->as_backup, 0, &ack, NULL, NULL, NULL));
 }
 
-static bool on_letter(void *arg, tri_line *line, const tri_letter *letter, void *body)
+static bool on_message(void *arg, tri_connection *connection, const tri_message *message, void *body)
 {
     fence_scene *at = arg;
-    ps_head head = ps_head_read(letter);
-    if (line == at->as_backup) {
+    ps_head head = ps_head_read(message);
+    if (connection == at->as_backup) {
         at->heard += !(head.kind == PS_BEAT && head.extra > 0);
         at->told = head.kind == PS_LOOK ? head.clock : at->told;
         if (at->acknowledges)
             fence_acknowledge(at);
-    } else if (line == at->as_server && head.kind == PS_ACK)
+    } else if (connection == at->as_server && head.kind == PS_ACK)
         at->acknowledged = head.request;
-    else if (line == at->as_worker && head.kind == PS_KV_DONE) {
+    else if (connection == at->as_worker && head.kind == PS_KV_DONE) {
         at->answered = head.request;
         if (head.nbytes == sizeof(at->row))
             memcpy(at->row, body, sizeof(at->row));
@@ -47,16 +47,16 @@ static bool on_letter(void *arg, tri_line *line, const tri_letter *letter, void 
     return true;
 }
 
-static void on_closed(void *arg, tri_line *line, const char *why)
+static void on_closed(void *arg, tri_connection *connection, const char *why)
 {
     fence_scene *at = arg;
     (void)why;
-    at->lost_server = at->lost_server || line == at->as_server;
-    at->lost_worker = at->lost_worker || line == at->as_worker;
-    at->lost_backup = at->lost_backup || line == at->as_backup;
-    at->as_server = line == at->as_server ? NULL : at->as_server;
-    at->as_worker = line == at->as_worker ? NULL : at->as_worker;
-    at->as_backup = line == at->as_backup ? NULL : at->as_backup;
+    at->lost_server = at->lost_server || connection == at->as_server;
+    at->lost_worker = at->lost_worker || connection == at->as_worker;
+    at->lost_backup = at->lost_backup || connection == at->as_backup;
+    at->as_server = connection == at->as_server ? NULL : at->as_server;
+    at->as_worker = connection == at->as_worker ? NULL : at->as_worker;
+    at->as_backup = connection == at->as_backup ? NULL : at->as_backup;
 }
 
 static void server_body(void *arg)
@@ -94,15 +94,16 @@ void fence_open(fence_scene *at, int servers, int own)
                                  .replicas = 2,
                                  .store = at->store};
     OK(tri_ps_server_open(&setup, &at->server));
-    tri_post_setup post = {.name = "the other server",
-                           .config = &at->net,
-                           .token = TOKEN,
-                           .listens = true,
-                           .body_limit = PS_BODY_LIMIT_NBYTES,
-                           .handlers = {.arg = at, .opened = on_opened, .letter = on_letter, .closed = on_closed}};
-    OK(tri_post_open(&post, &at->post));
+    tri_endpoint_setup endpoint = {
+        .name = "the other server",
+        .config = &at->net,
+        .token = TOKEN,
+        .listens = true,
+        .body_limit = PS_BODY_LIMIT_NBYTES,
+        .handlers = {.arg = at, .opened = on_opened, .message = on_message, .closed = on_closed}};
+    OK(tri_endpoint_open(&endpoint, &at->endpoint));
     address_put(at, own, tri_ps_server_address(at->server));
-    address_put(at, at->other, tri_post_address(at->post));
+    address_put(at, at->other, tri_endpoint_address(at->endpoint));
     OK(tri_thread_start(&at->thread, "server", server_body, at));
 }
 
@@ -111,7 +112,7 @@ void fence_close(fence_scene *at)
     tri_ps_server_stop(at->server);
     tri_thread_join(at->thread);
     OK(at->status);
-    tri_post_close(at->post);
+    tri_endpoint_close(at->endpoint);
     tri_ps_server_close(at->server);
     tri_store_close(at->store);
 }
@@ -121,22 +122,23 @@ bool fence_turn_until(fence_scene *at, const bool *done, int64_t limit_ms)
 {
     int64_t until_ns = tri_deadline_after_ms(limit_ms);
     while (!(done && *done) && tri_now_ns() < until_ns)
-        OK(tri_post_turn(at->post, tri_deadline_after_ms(5)));
+        OK(tri_endpoint_poll(at->endpoint, tri_deadline_after_ms(5)));
     return done && *done;
 }
 
-static tri_line *dial(fence_scene *at)
+static tri_connection *dial(fence_scene *at)
 {
-    tri_line *line;
-    OK(tri_post_dial(at->post, tri_ps_server_address(at->server), tri_deadline_after_ms(FENCE_LIMIT_MS), &line));
-    return line;
+    tri_connection *connection;
+    OK(tri_endpoint_dial(at->endpoint, tri_ps_server_address(at->server), tri_deadline_after_ms(FENCE_LIMIT_MS),
+                         &connection));
+    return connection;
 }
 
-void fence_say(tri_line *line, const ps_head *head, const void *body)
+void fence_say(tri_connection *connection, const ps_head *head, const void *body)
 {
-    tri_letter letter = ps_head_write(head);
-    assert_non_null(line);
-    OK(tri_post_send(line, 0, &letter, body, NULL, NULL));
+    tri_message message = ps_head_write(head);
+    assert_non_null(connection);
+    OK(tri_connection_send(connection, 0, &message, body, NULL, NULL));
 }
 
 void fence_hello_as_server(fence_scene *at, uint16_t flags, uint64_t version)
@@ -178,7 +180,7 @@ void fence_table_open(fence_scene *at)
     fence_say(at->as_worker, &(ps_head){.kind = PS_KV_OPEN, .request = 1, .nbytes = text.nbytes},
               tri_string_text(&text));
     while (at->answered < 1)
-        OK(tri_post_turn(at->post, tri_deadline_after_ms(5)));
+        OK(tri_endpoint_poll(at->endpoint, tri_deadline_after_ms(5)));
     tri_string_fini(&text);
 }
 

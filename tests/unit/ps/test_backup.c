@@ -26,15 +26,15 @@ static tri_status dies_after(fence_scene *at, uint16_t flags, bool opens)
     if (opens)
         open_as_server(at, 0);
     while (at->acknowledged < 1 + (opens ? 1 : 0))
-        OK(tri_post_turn(at->post, tri_deadline_after_ms(5)));
+        OK(tri_endpoint_poll(at->endpoint, tri_deadline_after_ms(5)));
     ps_view view = fence_view_now(at);
     OK(tri_ps_views_claim(at->store, &(ps_change){PS_WITHOUT, at->other}, &view));
     fence_say(at->as_server, &(ps_head){.kind = PS_LOOK, .clock = (int64_t)view.version}, NULL);
     while (!at->lost_server && !atomic_load(&at->ended))
-        OK(tri_post_turn(at->post, tri_deadline_after_ms(5)));
+        OK(tri_endpoint_poll(at->endpoint, tri_deadline_after_ms(5)));
     tri_ps_server_stop(at->server);
     tri_thread_join(at->thread);
-    tri_post_close(at->post);
+    tri_endpoint_close(at->endpoint);
     tri_ps_server_close(at->server);
     tri_store_close(at->store);
     return at->status;
@@ -67,7 +67,7 @@ static void view_change(fence_scene *at, ps_change_kind kind)
 static void row_await(fence_scene *at, uint64_t request)
 {
     while (at->answered < request && !atomic_load(&at->ended))
-        OK(tri_post_turn(at->post, tri_deadline_after_ms(5)));
+        OK(tri_endpoint_poll(at->endpoint, tri_deadline_after_ms(5)));
     assert_false(atomic_load(&at->ended)); /* "its backup had not been given all that it held" */
     assert_int_equal(at->answered, request);
 }
@@ -95,14 +95,14 @@ static void what_was_shared_stays_when_the_hello_comes_behind(void **state)
     row_await(&at, 2);
     view_change(&at, PS_JOIN);
     while (at.told < (int64_t)shared.version)
-        OK(tri_post_turn(at.post, tri_deadline_after_ms(5)));
+        OK(tri_endpoint_poll(at.endpoint, tri_deadline_after_ms(5)));
     ps_view view = fence_view_now(&at);
     assert_memory_equal(view.slots, shared.slots, sizeof(view.slots));
     at.acknowledged = 0;
     fence_hello_as_server(&at, 0, 3);
     open_as_server(&at, PS_FLAG_COPY);
     while (at.acknowledged < 2)
-        OK(tri_post_turn(at.post, tri_deadline_after_ms(5)));
+        OK(tri_endpoint_poll(at.endpoint, tri_deadline_after_ms(5)));
     view_change(&at, PS_WITHOUT);
     fence_row_say(&at, 3, key, NULL);
     row_await(&at, 3);

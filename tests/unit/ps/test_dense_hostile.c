@@ -35,8 +35,8 @@ struct scene {
     tri_ps_dense *dense;
     float values[COUNT];
     /* the other one */
-    tri_post *post;
-    tri_line *line;
+    tri_endpoint *endpoint;
+    tri_connection *connection;
     bool refused, answered, over;
     bool is_slow;     /* the links are */
     int heard, of[8]; /* blocks whose values came, in their order */
@@ -124,7 +124,7 @@ static tri_status worker_run(scene *at)
     char message[256];
     snprintf(message, sizeof(message), "%s", tri_last_error());
     tri_ps_dense_close(at->dense);
-    tri_post_close(at->post);
+    tri_endpoint_close(at->endpoint);
     if (status == TRI_OK)
         status = worker_look(at);
     else
@@ -136,11 +136,11 @@ static tri_status worker_run(scene *at)
 
 /* --- one who says anything; turned by the worker's fiber, so that they speak in turns --- */
 
-static bool hostile_letter(void *arg, tri_line *line, const tri_letter *letter, void *body)
+static bool hostile_message(void *arg, tri_connection *connection, const tri_message *message, void *body)
 {
     scene *at = arg;
-    ps_head head = ps_head_read(letter);
-    (void)line;
+    ps_head head = ps_head_read(message);
+    (void)connection;
     if (head.kind == PS_REFUSED) {
         at->refused = true;
         snprintf(at->why, sizeof(at->why), "%.*s", (int)head.nbytes, (const char *)body);
@@ -151,54 +151,55 @@ static bool hostile_letter(void *arg, tri_line *line, const tri_letter *letter, 
     return true;
 }
 
-static void hostile_closed(void *arg, tri_line *line, const char *why)
+static void hostile_closed(void *arg, tri_connection *connection, const char *why)
 {
     scene *at = arg;
     (void)why;
-    if (line == at->line)
-        at->line = NULL;
+    if (connection == at->connection)
+        at->connection = NULL;
 }
 
-static void letter_send(scene *at, ps_head head, const void *body)
+static void message_send(scene *at, ps_head head, const void *body)
 {
-    tri_letter letter = ps_head_write(&head);
-    if (at->line && tri_post_send(at->line, 0, &letter, body, NULL, NULL) != TRI_OK)
+    tri_message message = ps_head_write(&head);
+    if (at->connection && tri_connection_send(at->connection, 0, &message, body, NULL, NULL) != TRI_OK)
         at->over = true;
 }
 
-/* A line on which it is worker 1, or nobody yet. */
+/* A connection on which it is worker 1, or nobody yet. */
 static void hostile_dial(scene *at, bool says_who)
 {
-    tri_post_setup setup = {.name = "hostile",
-                            .config = &at->net,
-                            .token = "test",
-                            .body_limit = PS_BODY_LIMIT_NBYTES,
-                            .hub = at->hub,
-                            .rank = HOSTILE,
-                            .world = ENDS,
-                            .handlers = {.arg = at, .letter = hostile_letter, .closed = hostile_closed}};
-    if (!at->post && tri_post_open(&setup, &at->post) != TRI_OK)
+    tri_endpoint_setup setup = {.name = "hostile",
+                                .config = &at->net,
+                                .token = "test",
+                                .body_limit = PS_BODY_LIMIT_NBYTES,
+                                .hub = at->hub,
+                                .rank = HOSTILE,
+                                .world = ENDS,
+                                .handlers = {.arg = at, .message = hostile_message, .closed = hostile_closed}};
+    if (!at->endpoint && tri_endpoint_open(&setup, &at->endpoint) != TRI_OK)
         at->over = true;
-    while (at->line && at->refused) /* the server hangs up on who is refused */
-        (void)tri_post_turn(at->post, tri_deadline_after_ms(100));
+    while (at->connection && at->refused) /* the server hangs up on who is refused */
+        (void)tri_endpoint_poll(at->endpoint, tri_deadline_after_ms(100));
     at->refused = false;
-    while (!at->line && !at->over && tri_post_dial(at->post, "0", tri_deadline_after_ms(1000), &at->line) != TRI_OK)
-        (void)tri_post_turn(at->post, tri_deadline_after_ms(100)); /* what is left of the line before */
+    while (!at->connection && !at->over &&
+           tri_endpoint_dial(at->endpoint, "0", tri_deadline_after_ms(1000), &at->connection) != TRI_OK)
+        (void)tri_endpoint_poll(at->endpoint, tri_deadline_after_ms(100)); /* what is left of the connection before */
     if (says_who)
-        letter_send(at, (ps_head){.kind = PS_HELLO, .request = PS_VERSION, .clock = 1}, NULL);
+        message_send(at, (ps_head){.kind = PS_HELLO, .request = PS_VERSION, .clock = 1}, NULL);
 }
 
 /* Says it, and asks for what is always answered; true: it was refused. */
 static bool say(scene *at, ps_head head, const void *body, bool says_who)
 {
-    if (!at->line || at->refused)
+    if (!at->connection || at->refused)
         hostile_dial(at, says_who);
     at->answered = false;
-    letter_send(at, head, body);
-    letter_send(at, (ps_head){.kind = PS_STATS}, NULL);
-    while (at->line && !at->refused && !at->answered && !at->over)
-        (void)tri_post_turn(at->post, tri_deadline_after_ms(1000));
-    return at->refused || !at->line;
+    message_send(at, head, body);
+    message_send(at, (ps_head){.kind = PS_STATS}, NULL);
+    while (at->connection && !at->refused && !at->answered && !at->over)
+        (void)tri_endpoint_poll(at->endpoint, tri_deadline_after_ms(1000));
+    return at->refused || !at->connection;
 }
 
 /* --- runs --- */
@@ -248,9 +249,9 @@ static void expect_refusal(scene *at, ps_head head, const char *why)
     bool says_who = strcmp(why, "it has not said who it is") != 0 && strcmp(why, "it says that it is worker") != 0;
     if (at->message[0])
         return;
-    if (!says_who && at->line && !at->refused) {
-        tri_line_hang_up(at->line);
-        at->line = NULL;
+    if (!says_who && at->connection && !at->refused) {
+        tri_connection_close(at->connection);
+        at->connection = NULL;
     }
     if (!say(at, head, body, says_who) || !strstr(at->why, why))
         snprintf(at->message, sizeof(at->message), "want a refusal with '%s', got '%.80s'", why,
@@ -273,7 +274,7 @@ static void lies_are_told(scene *at)
     BAD("block 99 of table 'weights' is not here", head.block = 99);
     BAD("want", head.nbytes -= 4);
     BAD("want", head.nbytes = 0);
-    BAD("a letter of kind 200", head.kind = (ps_kind)200);
+    BAD("a message of kind 200", head.kind = (ps_kind)200);
     BAD("as only servers do", head.kind = PS_COPY);
     BAD("block 4294967295", head.block = UINT32_MAX);
     BAD("array", (head.kind = PS_PULL_STATE, head.nbytes = 0, head.extra = huge));
@@ -371,9 +372,9 @@ static void all_are_pulled(scene *at)
 {
     hostile_dial(at, true);
     for (int b = at->spec.cut_count - 1; b >= 0; b--)
-        letter_send(at, (ps_head){.kind = PS_PULL, .block = (uint32_t)b}, NULL);
-    while (at->line && at->heard < at->spec.cut_count && !at->over)
-        (void)tri_post_turn(at->post, tri_deadline_after_ms(1000));
+        message_send(at, (ps_head){.kind = PS_PULL, .block = (uint32_t)b}, NULL);
+    while (at->connection && at->heard < at->spec.cut_count && !at->over)
+        (void)tri_endpoint_poll(at->endpoint, tri_deadline_after_ms(1000));
 }
 
 /* What the next forward pass reads first overtakes what waits with it for the link. */
@@ -422,7 +423,7 @@ static void nonsense_is_told(scene *at)
             note(at, WORKER, worker_look(at));
     }
     if (refused < 500 || refused == 3000)
-        snprintf(at->message, sizeof(at->message), "%d of 3000 letters were refused", refused);
+        snprintf(at->message, sizeof(at->message), "%d of 3000 messages were refused", refused);
 }
 
 static void nonsense_ends_no_server(void **state)

@@ -20,7 +20,7 @@ static void an_excuse_holds_for_as_long_as_it_says(void **state)
     fence_open(&at, 2, 1);
     fence_begin_as_server(&at);
     while (at.acknowledged < 1)
-        OK(tri_post_turn(at.post, tri_deadline_after_ms(5)));
+        OK(tri_endpoint_poll(at.endpoint, tri_deadline_after_ms(5)));
     int64_t start_ns = tri_now_ns();
     fence_say(at.as_server, &(ps_head){.kind = PS_BEAT, .extra = EXCUSE_MS}, NULL);
     assert_true(fence_turn_until(&at, &at.lost_server, FENCE_LIMIT_MS)); /* comm.timeout_s is much longer than this */
@@ -36,7 +36,7 @@ static void who_wakes_up_when_others_do_without_it_is_not_listened_to(void **sta
     (void)state;
     fence_open(&at, 2, 1);
     fence_begin_as_server(&at);
-    assert_true(fence_turn_until(&at, &at.lost_server, FENCE_LIMIT_MS)); /* it sleeps, and has lost its line */
+    assert_true(fence_turn_until(&at, &at.lost_server, FENCE_LIMIT_MS)); /* it sleeps, and has lost its connection */
     ps_view view = fence_view_now(&at);
     assert_false(ps_view_has(&view, at.other));
     /* It wakes up, and goes on as if nothing had happened: in view 1 it has half of the slots. */
@@ -51,7 +51,7 @@ static void who_wakes_up_when_others_do_without_it_is_not_listened_to(void **sta
     OK(tri_ps_views_claim(at.store, &change, &view));
     fence_hello_as_server(&at, 0, view.version);
     while (at.acknowledged < 1 && !at.lost_server)
-        OK(tri_post_turn(at.post, tri_deadline_after_ms(5)));
+        OK(tri_endpoint_poll(at.endpoint, tri_deadline_after_ms(5)));
     assert_false(at.lost_server);
     fence_close(&at);
 }
@@ -85,7 +85,7 @@ static void wakes_up(bool beat_is_on_its_way)
     fence_table_open(&at);
     pull(&at, 2);
     while (at.answered < 2)
-        OK(tri_post_turn(at.post, tri_deadline_after_ms(5)));
+        OK(tri_endpoint_poll(at.endpoint, tri_deadline_after_ms(5)));
     fence_turn_until(&at, NULL, 3 * FENCE_BEAT_MS);
     at.acknowledges = !beat_is_on_its_way;
     fence_turn_until(&at, NULL, 2 * FENCE_BEAT_MS);
@@ -106,7 +106,7 @@ static void wakes_up(bool beat_is_on_its_way)
     fence_turn_until(&at, &at.lost_worker, 10 * FENCE_BEAT_MS);
     assert_int_equal(at.answered, 2);
     if (at.as_backup)
-        tri_line_hang_up(at.as_backup);
+        tri_connection_close(at.as_backup);
     at.as_backup = NULL;
     at.acknowledges = true;
     assert_true(fence_turn_until(&at, &at.lost_worker, FENCE_LIMIT_MS)); /* it begins anew: its worker is to look */
@@ -139,7 +139,7 @@ static void who_hears_of_its_backup_again_says_what_it_kept(void **state)
     at.acknowledges = true;
     fence_acknowledge(&at);
     while (at.answered < 2)
-        OK(tri_post_turn(at.post, tri_deadline_after_ms(5)));
+        OK(tri_endpoint_poll(at.endpoint, tri_deadline_after_ms(5)));
     fence_close(&at);
 }
 

@@ -231,23 +231,23 @@ static void member_start(job *at, int rank)
     }
 }
 
-/* Each line that members have said since `from`. */
-static void lines_read(job *at, long from, void (*line)(void *arg, const char *text), void *arg)
+/* Each connection that members have said since `from`. */
+static void connections_read(job *at, long from, void (*connection)(void *arg, const char *text), void *arg)
 {
     char text[1024];
     fseek(at->reads, from, SEEK_SET);
     while (fgets(text, sizeof(text), at->reads))
-        line(arg, text);
+        connection(arg, text);
     clearerr(at->reads);
 }
 
-static void line_print(void *arg, const char *text)
+static void connection_print(void *arg, const char *text)
 {
     (void)arg;
     fputs(text, stderr);
 }
 
-static void line_opens(void *arg, const char *text)
+static void connection_opens(void *arg, const char *text)
 {
     *(bool *)arg |= strstr(text, OPENS) != NULL;
 }
@@ -257,7 +257,7 @@ typedef struct settled {
     unsigned copies; /* bits of servers that have all of another one in that view */
 } settled;
 
-static void line_settled(void *arg, const char *text)
+static void connection_settled(void *arg, const char *text)
 {
     settled *at = arg;
     unsigned long long view;
@@ -275,7 +275,7 @@ static void line_settled(void *arg, const char *text)
 static bool is_settled(job *at)
 {
     settled all = {0};
-    lines_read(at, at->mark, line_settled, &all);
+    connections_read(at, at->mark, connection_settled, &all);
     return __builtin_popcount(all.copies) == at->servers;
 }
 
@@ -345,7 +345,7 @@ static int job_end(job *at, int failed, int64_t end_ns)
         }
     tri_store_server_stop(at->store);
     if (failed > 0)
-        lines_read(at, 0, line_print, NULL);
+        connections_read(at, 0, connection_print, NULL);
     fclose(at->reads);
     fclose(at->said);
     return failed;
@@ -382,7 +382,7 @@ static void no_push_is_lost_or_counts_twice_when_servers_are_killed(void **state
     assert_int_equal(job_run(pushes, 2, 4, 7), 0);
 }
 
-static void line_lost(void *arg, const char *text)
+static void connection_lost(void *arg, const char *text)
 {
     *(bool *)arg |= strstr(text, "the rows that it held are lost: begin again with the newest tri_kv_save()") != NULL;
 }
@@ -398,14 +398,14 @@ static void a_server_that_is_lost_without_a_backup_ends_the_job_and_says_so(void
     (void)state;
     job_start(&at);
     for (; !opens && tri_now_ns() < end_ns; tri_sleep_ns(TRI_NS_PER_MS))
-        lines_read(&at, 0, line_opens, &opens);
+        connections_read(&at, 0, connection_opens, &opens);
     tri_sleep_ns((200 + (int64_t)rig_below(&random, 100)) * TRI_NS_PER_MS);
     rank_kill(&at, rank);
     member_start(&at, rank);
     waitpid(at.members[rank], &status, 0);
     at.members[rank] = 0;
     assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 1);
-    lines_read(&at, 0, line_lost, &said);
+    connections_read(&at, 0, connection_lost, &said);
     assert_true(said);
     while (workers_left(&at, &failed) > 0 && tri_now_ns() < end_ns)
         tri_sleep_ns(5 * TRI_NS_PER_MS);
@@ -499,7 +499,7 @@ static int first_run(uint64_t seed)
     snprintf(pushes, sizeof(pushes), "%d", FEW);
     job_start(&at);
     for (; !opens && workers_left(&at, &failed) == WORKERS && tri_now_ns() < end_ns; tri_sleep_ns(TRI_NS_PER_MS / 10))
-        lines_read(&at, 0, line_opens, &opens);
+        connections_read(&at, 0, connection_opens, &opens);
     tri_sleep_ns((int64_t)rig_below(&random, 80) * TRI_NS_PER_MS / 10);
     server_kill(&at, &random);
     return job_end(&at, failed, end_ns);

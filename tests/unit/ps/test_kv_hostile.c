@@ -17,19 +17,19 @@
 /* --- one who says anything --- */
 
 typedef struct hostile {
-    tri_post *post;
-    tri_line *line;
+    tri_endpoint *endpoint;
+    tri_connection *connection;
     const char *address;
     bool refused, answered;
     char why[256];
     uint64_t request;
 } hostile;
 
-static bool hostile_letter(void *arg, tri_line *line, const tri_letter *letter, void *body)
+static bool hostile_message(void *arg, tri_connection *connection, const tri_message *message, void *body)
 {
     hostile *self = arg;
-    ps_head head = ps_head_read(letter);
-    (void)line;
+    ps_head head = ps_head_read(message);
+    (void)connection;
     if (head.kind == PS_REFUSED) {
         self->refused = true;
         snprintf(self->why, sizeof(self->why), "%.*s", (int)head.nbytes, (const char *)body);
@@ -38,55 +38,55 @@ static bool hostile_letter(void *arg, tri_line *line, const tri_letter *letter, 
     return true;
 }
 
-static void hostile_closed(void *arg, tri_line *line, const char *why)
+static void hostile_closed(void *arg, tri_connection *connection, const char *why)
 {
     hostile *self = arg;
     (void)why;
-    self->refused = self->refused || line == self->line;
-    self->line = line == self->line ? NULL : self->line;
+    self->refused = self->refused || connection == self->connection;
+    self->connection = connection == self->connection ? NULL : self->connection;
 }
 
 static void hostile_open(hostile *self, const tri_net_config *net, const char *address)
 {
-    tri_post_setup setup = {.name = "hostile",
-                            .config = net,
-                            .token = TOKEN,
-                            .body_limit = PS_BODY_LIMIT_NBYTES,
-                            .handlers = {.arg = self, .letter = hostile_letter, .closed = hostile_closed}};
+    tri_endpoint_setup setup = {.name = "hostile",
+                                .config = net,
+                                .token = TOKEN,
+                                .body_limit = PS_BODY_LIMIT_NBYTES,
+                                .handlers = {.arg = self, .message = hostile_message, .closed = hostile_closed}};
     *self = (hostile){.address = address, .request = 1000};
-    OK(tri_post_open(&setup, &self->post));
+    OK(tri_endpoint_open(&setup, &self->endpoint));
 }
 
-static void letter_send(hostile *self, const ps_head *head, const void *body)
+static void message_send(hostile *self, const ps_head *head, const void *body)
 {
-    tri_letter letter = ps_head_write(head);
+    tri_message message = ps_head_write(head);
     self->answered = self->refused = false;
-    OK(tri_post_send(self->line, 0, &letter, body, NULL, NULL));
+    OK(tri_connection_send(self->connection, 0, &message, body, NULL, NULL));
 }
 
-/* As worker 1, on a fresh line. */
+/* As worker 1, on a fresh connection. */
 static void hostile_dial(hostile *self)
 {
     ps_head hello = {.kind = PS_HELLO, .request = PS_VERSION, .clock = 1};
-    if (self->line)
-        tri_line_hang_up(self->line);
-    OK(tri_post_dial(self->post, self->address, tri_deadline_after_ms(20000), &self->line));
-    letter_send(self, &hello, NULL);
+    if (self->connection)
+        tri_connection_close(self->connection);
+    OK(tri_endpoint_dial(self->endpoint, self->address, tri_deadline_after_ms(20000), &self->connection));
+    message_send(self, &hello, NULL);
 }
 
 /* True: it was refused; false: answered, or nothing came of it within a moment. */
 static bool say(hostile *self, const ps_head *head, const void *body, int wait_ms)
 {
-    if (!self->line || self->refused)
+    if (!self->connection || self->refused)
         hostile_dial(self);
-    letter_send(self, head, body);
+    message_send(self, head, body);
     int64_t until_ns = tri_deadline_after_ms(wait_ms);
     while (!self->refused && !self->answered && tri_now_ns() < until_ns)
-        OK(tri_post_turn(self->post, until_ns));
+        OK(tri_endpoint_poll(self->endpoint, until_ns));
     return self->refused;
 }
 
-/* --- letters --- */
+/* --- messages --- */
 
 #define ROWS 10
 
@@ -115,9 +115,9 @@ static push push_make(hostile *self)
     return out;
 }
 
-static void wants_refusal(hostile *self, const push *letter, const char *why)
+static void wants_refusal(hostile *self, const push *message, const char *why)
 {
-    if (!say(self, &letter->head, letter->body, 20000) || !strstr(self->why, why))
+    if (!say(self, &message->head, message->body, 20000) || !strstr(self->why, why))
         fail_msg("want a refusal with '%s', got '%s'", why, self->refused ? self->why : "an answer");
 }
 
@@ -157,57 +157,57 @@ static void scene_close(scene *at)
 {
     ps_head bye = {.kind = PS_BYE};
     hostile_dial(&at->other);
-    letter_send(&at->other, &bye, NULL);
+    message_send(&at->other, &bye, NULL);
     int64_t until_ns = tri_deadline_after_ms(300);
     while (tri_now_ns() < until_ns)
-        OK(tri_post_turn(at->other.post, until_ns));
-    tri_post_close(at->other.post);
+        OK(tri_endpoint_poll(at->other.endpoint, until_ns));
+    tri_endpoint_close(at->other.endpoint);
     OK(tri_kv_close(at->kv));
     assert_true(kv_rig_close(&at->rig));
 }
 
-static void letters_that_cannot_be_are_refused_and_say_why(void **state)
+static void messages_that_cannot_be_are_refused_and_say_why(void **state)
 {
     scene at;
     (void)state;
     scene_open(&at);
-    push letter = push_make(&at.other);
-    assert_false(say(&at.other, &letter.head, letter.body, 20000)); /* as it is it may be said */
+    push message = push_make(&at.other);
+    assert_false(say(&at.other, &message.head, message.body, 20000)); /* as it is it may be said */
 
 #define BAD(why, ...)                                                                                                  \
     do {                                                                                                               \
-        letter = push_make(&at.other);                                                                                 \
+        message = push_make(&at.other);                                                                                \
         __VA_ARGS__;                                                                                                   \
-        wants_refusal(&at.other, &letter, why);                                                                        \
+        wants_refusal(&at.other, &message, why);                                                                       \
         worker_check(at.table, ++pushes);                                                                              \
     } while (0)
 
     int pushes = 1;
-    BAD("no table 7", letter.head.table = 7);
-    BAD("no table 4294967295", letter.head.table = UINT32_MAX);
-    BAD("want", letter.head.block = ROWS - 1);
-    BAD("rows", letter.head.block = UINT32_MAX);
-    BAD("want", letter.head.nbytes -= 4);
-    BAD("keys", letter.head.nbytes = 16);
-    BAD("bytes of slots", letter.head.nbytes = 15);
-    BAD("bytes of slots", letter.head.nbytes = 0);
-    BAD("in none of the slots", memset(letter.body, 0, 16));
-    BAD("step -1", letter.head.clock = -1);
-    BAD("step", letter.head.clock = INT64_MAX);
-    BAD("no part", (letter.head.table = ps_kv_table_id("bsp"), letter.head.part = (tri_tree_part){1, 2}));
-    BAD("no part", (letter.head.table = ps_kv_table_id("bsp"), letter.head.part = (tri_tree_part){0, 0}));
-    BAD("after its step", (letter.head.table = ps_kv_table_id("bsp"), letter.head.flags = PS_FLAG_PULL,
-                           letter.head.part = (tri_tree_part){0, 1}));
-    BAD("bsp", (letter.head.kind = PS_KV_CLOCK, letter.head.table = ps_kv_table_id("bsp"), letter.head.nbytes = 16));
+    BAD("no table 7", message.head.table = 7);
+    BAD("no table 4294967295", message.head.table = UINT32_MAX);
+    BAD("want", message.head.block = ROWS - 1);
+    BAD("rows", message.head.block = UINT32_MAX);
+    BAD("want", message.head.nbytes -= 4);
+    BAD("keys", message.head.nbytes = 16);
+    BAD("bytes of slots", message.head.nbytes = 15);
+    BAD("bytes of slots", message.head.nbytes = 0);
+    BAD("in none of the slots", memset(message.body, 0, 16));
+    BAD("step -1", message.head.clock = -1);
+    BAD("step", message.head.clock = INT64_MAX);
+    BAD("no part", (message.head.table = ps_kv_table_id("bsp"), message.head.part = (tri_tree_part){1, 2}));
+    BAD("no part", (message.head.table = ps_kv_table_id("bsp"), message.head.part = (tri_tree_part){0, 0}));
+    BAD("after its step", (message.head.table = ps_kv_table_id("bsp"), message.head.flags = PS_FLAG_PULL,
+                           message.head.part = (tri_tree_part){0, 1}));
+    BAD("bsp", (message.head.kind = PS_KV_CLOCK, message.head.table = ps_kv_table_id("bsp"), message.head.nbytes = 16));
     BAD("step 5 is over, after step 0",
-        (letter.head.kind = PS_KV_CLOCK, letter.head.clock = 5, letter.head.nbytes = 16));
-    BAD("want at most 16", letter.head.kind = PS_KV_CLOCK);
-    BAD("barrier 3", (letter.head.kind = PS_KV_BARRIER, letter.head.clock = 3, letter.head.nbytes = 16));
-    BAD("bytes of slots", (letter.head.kind = PS_KV_BARRIER, letter.head.clock = 1, letter.head.nbytes = 0));
-    BAD("as only servers do", (letter.head.kind = PS_KV_STOPS, letter.head.nbytes = 16));
-    BAD("kind 99", letter.head.kind = (ps_kind)99);
-    BAD("it says that it is worker",
-        (letter.head.kind = PS_HELLO, letter.head.request = PS_VERSION, letter.head.clock = 0, letter.head.nbytes = 0));
+        (message.head.kind = PS_KV_CLOCK, message.head.clock = 5, message.head.nbytes = 16));
+    BAD("want at most 16", message.head.kind = PS_KV_CLOCK);
+    BAD("barrier 3", (message.head.kind = PS_KV_BARRIER, message.head.clock = 3, message.head.nbytes = 16));
+    BAD("bytes of slots", (message.head.kind = PS_KV_BARRIER, message.head.clock = 1, message.head.nbytes = 0));
+    BAD("as only servers do", (message.head.kind = PS_KV_STOPS, message.head.nbytes = 16));
+    BAD("kind 99", message.head.kind = (ps_kind)99);
+    BAD("it says that it is worker", (message.head.kind = PS_HELLO, message.head.request = PS_VERSION,
+                                      message.head.clock = 0, message.head.nbytes = 0));
     scene_close(&at);
 }
 
@@ -219,22 +219,22 @@ static void nonsense_harms_nobody(void **state)
     (void)state;
     scene_open(&at);
     for (int round = 0; round < 1500; round++) {
-        push letter = push_make(&at.other);
+        push message = push_make(&at.other);
         int kinds = PS_KV_STATS - PS_KV_JOIN + 1;
-        letter.head.kind = (ps_kind)(PS_KV_JOIN + (int)rig_below(&random, (uint64_t)kinds));
-        letter.head.clock = (int64_t)rig_below(&random, 4);
-        letter.head.table = ps_kv_table_id(letter.head.clock == 1 ? "bsp" : "table");
-        letter.head.flags = (uint16_t)rig_below(&random, 16);
-        letter.head.part = (tri_tree_part){(int64_t)rig_below(&random, 3), (int64_t)rig_below(&random, 3)};
+        message.head.kind = (ps_kind)(PS_KV_JOIN + (int)rig_below(&random, (uint64_t)kinds));
+        message.head.clock = (int64_t)rig_below(&random, 4);
+        message.head.table = ps_kv_table_id(message.head.clock == 1 ? "bsp" : "table");
+        message.head.flags = (uint16_t)rig_below(&random, 16);
+        message.head.part = (tri_tree_part){(int64_t)rig_below(&random, 3), (int64_t)rig_below(&random, 3)};
         for (uint64_t spoilt = rig_below(&random, 4); spoilt > 0; spoilt--)
-            letter.body[rig_below(&random, letter.head.nbytes)] ^= (unsigned char)(1 + rig_below(&random, 255));
+            message.body[rig_below(&random, message.head.nbytes)] ^= (unsigned char)(1 + rig_below(&random, 255));
         if (rig_below(&random, 4) == 0)
-            letter.head.nbytes = rig_below(&random, letter.head.nbytes + 1);
-        refused += say(&at.other, &letter.head, letter.body, 20);
+            message.head.nbytes = rig_below(&random, message.head.nbytes + 1);
+        refused += say(&at.other, &message.head, message.body, 20);
         if (round % 50 == 0)
             worker_check(at.table, ++pushes);
     }
-    print_message("%d of 1500 letters were refused\n", refused);
+    print_message("%d of 1500 messages were refused\n", refused);
     assert_true(refused > 300);
     scene_close(&at);
 }
@@ -309,7 +309,7 @@ static void who_has_no_memory_says_so_and_ends(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(letters_that_cannot_be_are_refused_and_say_why),
+        cmocka_unit_test(messages_that_cannot_be_are_refused_and_say_why),
         cmocka_unit_test(nonsense_harms_nobody),
         cmocka_unit_test(who_has_no_memory_says_so_and_ends),
     };

@@ -21,7 +21,7 @@
 #define UNDER_WAY  2  /* requests of a worker */
 #define GREEDY     10 /* workers with more of them: */
 #define MORE       256
-#define WINDOW_KIB 64 /* of each line */
+#define WINDOW_KIB 64 /* of each connection */
 #define STALENESS  1
 #define WARM_NS    (30 * TRI_NS_PER_MS) /* until all have begun */
 #define BODY_MOST  ((size_t)ROWS * DIM * sizeof(float) + 256)
@@ -38,7 +38,7 @@ typedef struct thousand {
     int ready, left;
     tri_status status; /* the first failure */
     char message[TRI_ERROR_NBYTES];
-    size_t most_line, most_owed, most_server; /* bytes that lay for one worker, and for all of one server */
+    size_t most_connection, most_owed, most_server; /* bytes that lay for one worker, and for all of one server */
     int64_t most_ahead;
 } thousand;
 
@@ -184,11 +184,11 @@ static tri_status worker_run(thousand *rig, int worker)
 static void server_look(thousand *rig, const tri_ps_server *server)
 {
     size_t all = 0;
-    for (const ps_guest *guest = server ? server->guests : NULL; guest; guest = guest->next) {
-        size_t queued = tri_line_queued(guest->line);
-        rig->most_line = queued > rig->most_line ? queued : rig->most_line;
-        rig->most_owed = guest->owed > rig->most_owed ? guest->owed : rig->most_owed;
-        all += queued > guest->owed ? queued : guest->owed;
+    for (const ps_client_connection *client = server ? server->clients : NULL; client; client = client->next) {
+        size_t queued = tri_connection_queued(client->connection);
+        rig->most_connection = queued > rig->most_connection ? queued : rig->most_connection;
+        rig->most_owed = client->owed > rig->most_owed ? client->owed : rig->most_owed;
+        all += queued > client->owed ? queued : client->owed;
     }
     rig->most_server = all > rig->most_server ? all : rig->most_server;
 }
@@ -266,7 +266,7 @@ static void expect_bounds(const thousand *rig, const char *name)
 {
     int64_t least, most;
     served_count(rig, &least, &most);
-    size_t one = rig->most_line > rig->most_owed ? rig->most_line : rig->most_owed;
+    size_t one = rig->most_connection > rig->most_owed ? rig->most_connection : rig->most_owed;
     print_message("%s: each was served %lld to %lld times; at most %zu bytes lay for one, %zu on a server\n", name,
                   (long long)least, (long long)most, one, rig->most_server);
     assert_true(least >= 10);
@@ -281,7 +281,7 @@ static void all_are_served_alike_and_nothing_piles_up(void **state)
     (void)state;
     const thousand *rig = run("merge: add, consistency: async", false, 120);
     expect_bounds(rig, "async");
-    assert_true(rig->most_line > 2 * BODY_MOST); /* the greedy wait for their answers, not the servers */
+    assert_true(rig->most_connection > 2 * BODY_MOST); /* the greedy wait for their answers, not the servers */
 }
 
 static void nobody_runs_ahead_of_a_thousand(void **state)

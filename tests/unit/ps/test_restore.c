@@ -178,7 +178,7 @@ static void who_is_found_to_have_left_ends_it(void **state)
     rig_close(&at);
 }
 
-/* The line to this server was lost in its goodbye. */
+/* The connection to this server was lost in its goodbye. */
 static void who_was_of_this_era_may_leave(void **state)
 {
     static rig at;

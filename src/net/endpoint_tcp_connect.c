@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * post_tcp_call.c: how two ends of a line prove to each other that they know the token: who calls, and who is called.
+ * endpoint_tcp_call.c: how two ends of a connection prove to each other that they know the token: who calls, and who is
+ * called.
  *
  * The hellos of the meeting of ranks (talk.h), between the caller as rank 1 and the listener as rank 0 of a crowd that
  * nobody has counted. A stranger costs a fixed number of bytes and its time is limited; of too many the oldest go.
@@ -15,7 +16,7 @@
 
 #include "base/memory.h"
 #include "net/dial.h"
-#include "net/post_tcp_impl.h"
+#include "net/endpoint_tcp_impl.h"
 #include "net/tcp_meet.h"
 
 #define STRANGER_NS     (5 * TRI_NS_PER_S)
@@ -28,7 +29,7 @@ _Static_assert(sizeof(tcp_stranger) <= 1024, "docs/formats/wire.md says so");
 #define LISTENER 0
 #define CALLER   1
 
-static tri_meeting meeting_of(const tcp_post *tcp, int rank)
+static tri_meeting meeting_of(const tcp_endpoint *tcp, int rank)
 {
     return (tri_meeting){.name = tcp->base.name,
                          .rank = rank,
@@ -38,54 +39,55 @@ static tri_meeting meeting_of(const tcp_post *tcp, int rank)
                          .marks = tcp->tls ? TRI_MARK_ENCRYPTED : 0};
 }
 
-static void place_print(const tri_tcp_place *place, char text[TRI_POST_FROM_NBYTES])
+static void place_print(const tri_tcp_place *place, char text[TRI_ENDPOINT_FROM_NBYTES])
 {
     char address[INET6_ADDRSTRLEN];
 
     tri_tcp_place_print(place, address);
-    snprintf(text, TRI_POST_FROM_NBYTES, "%s/%u", address,
+    snprintf(text, TRI_ENDPOINT_FROM_NBYTES, "%s/%u", address,
              (unsigned)ntohs(place->any.sa_family == AF_INET ? place->four.sin_port : place->six.sin6_port));
 }
 
 /* ---- who calls */
 
-static void stranger_destroy(tcp_post *tcp, tcp_stranger *stranger)
+static void stranger_destroy(tcp_endpoint *tcp, tcp_stranger *stranger)
 {
     tri_tls_close(stranger->tls);
     if (stranger->talk.fd >= 0)
-        tri_post_tcp_close(tcp, stranger->talk.fd);
+        tri_endpoint_tcp_close(tcp, stranger->talk.fd);
     stranger->talk.fd = -1;
     tri_talk_drop(&stranger->talk, "");
     if (stranger->fd >= 0)
-        tri_post_tcp_close(tcp, stranger->fd);
-    tri_post_node_remove(&stranger->all);
+        tri_endpoint_tcp_close(tcp, stranger->fd);
+    tri_endpoint_node_remove(&stranger->all);
     tri_crowd_remove(&tcp->crowd, &stranger->caller);
     tri_free(stranger);
 }
 
-static void stranger_refuse(tcp_post *tcp, tcp_stranger *stranger, const char *why)
+static void stranger_refuse(tcp_endpoint *tcp, tcp_stranger *stranger, const char *why)
 {
-    tri_post_note(&tcp->base, "%s was refused: %s", stranger->from, why);
+    tri_endpoint_warn(&tcp->base, "%s was refused: %s", stranger->from, why);
     stranger_destroy(tcp, stranger);
 }
 
 /* It knows the token, and all is encrypted that shall be. */
-static void stranger_admit(tcp_post *tcp, tcp_stranger *stranger)
+static void stranger_admit(tcp_endpoint *tcp, tcp_stranger *stranger)
 {
-    tcp_line *line;
-    tri_status status = tri_post_tcp_line(tcp, stranger->fd, stranger->tls, EPOLL_CTL_MOD, stranger->from, &line);
+    tcp_connection *connection;
+    tri_status status =
+        tri_endpoint_tcp_connection(tcp, stranger->fd, stranger->tls, EPOLL_CTL_MOD, stranger->from, &connection);
 
     stranger->fd = -1;
     stranger->tls = NULL;
     if (status == TRI_OK)
-        tri_post_line_called(&line->base);
+        tri_connection_accepted(&connection->base);
     else
-        tri_post_note(&tcp->base, "%s was refused: %s", stranger->from, tri_last_error());
+        tri_endpoint_warn(&tcp->base, "%s was refused: %s", stranger->from, tri_last_error());
     stranger_destroy(tcp, stranger);
 }
 
 /* Its last hello was right. False: the stranger is gone. */
-static bool stranger_proven(tcp_post *tcp, tcp_stranger *stranger)
+static bool stranger_proven(tcp_endpoint *tcp, tcp_stranger *stranger)
 {
     bool encrypts = stranger->talk.marks & TRI_MARK_ENCRYPTED;
 
@@ -103,7 +105,7 @@ static bool stranger_proven(tcp_post *tcp, tcp_stranger *stranger)
     return true;
 }
 
-void tri_post_tcp_stranger_advance(tcp_post *tcp, tcp_stranger *stranger)
+void tri_endpoint_tcp_stranger_advance(tcp_endpoint *tcp, tcp_stranger *stranger)
 {
     tri_meeting is = meeting_of(tcp, LISTENER);
     short events;
@@ -133,7 +135,7 @@ void tri_post_tcp_stranger_advance(tcp_post *tcp, tcp_stranger *stranger)
     stranger_admit(tcp, stranger);
 }
 
-static void stranger_create(tcp_post *tcp, int fd, const tri_tcp_place *from)
+static void stranger_create(tcp_endpoint *tcp, int fd, const tri_tcp_place *from)
 {
     tcp_stranger *stranger = tri_alloc_zero(1, sizeof *stranger);
 
@@ -146,27 +148,27 @@ static void stranger_create(tcp_post *tcp, int fd, const tri_tcp_place *from)
     stranger->limit_ns = tri_now_ns() + STRANGER_NS;
     place_print(from, stranger->from);
     tri_talk_answer(&stranger->talk, fd, stranger->limit_ns);
-    tri_post_node_append(&tcp->strangers, &stranger->all);
+    tri_endpoint_node_append(&tcp->strangers, &stranger->all);
     tri_crowd_add(&tcp->crowd, &stranger->caller, tri_caller_address(&from->any), tri_now_ns());
-    if (!tri_post_tcp_watch(tcp, EPOLL_CTL_ADD, fd, TRI_POST_TCP_EVENTS, &stranger->source))
+    if (!tri_endpoint_tcp_watch(tcp, EPOLL_CTL_ADD, fd, TRI_ENDPOINT_TCP_EVENTS, &stranger->source))
         stranger_destroy(tcp, stranger);
 }
 
 /* Out of descriptors: not now. */
-static void listeners_watch(tcp_post *tcp, uint32_t events)
+static void listeners_watch(tcp_endpoint *tcp, uint32_t events)
 {
     for (int i = 0; i < tcp->door.count; i++)
-        tri_post_tcp_watch(tcp, EPOLL_CTL_MOD, tcp->door.listeners[i], events, &tcp->listener_source);
+        tri_endpoint_tcp_watch(tcp, EPOLL_CTL_MOD, tcp->door.listeners[i], events, &tcp->listener_source);
 }
 
-static void accept_later(tcp_post *tcp)
+static void accept_later(tcp_endpoint *tcp)
 {
     tcp->accept_after_ns = tri_now_ns() + ACCEPT_AGAIN_NS;
     listeners_watch(tcp, 0);
 }
 
 /* Makes room for one more stranger. False: it has to call again. */
-static bool stranger_fits(tcp_post *tcp, const tri_tcp_place *from)
+static bool stranger_fits(tcp_endpoint *tcp, const tri_tcp_place *from)
 {
     tri_caller *leaves;
 
@@ -180,7 +182,7 @@ static bool stranger_fits(tcp_post *tcp, const tri_tcp_place *from)
     return true;
 }
 
-void tri_post_tcp_accept(tcp_post *tcp)
+void tri_endpoint_tcp_accept(tcp_endpoint *tcp)
 {
     int left = ACCEPT_LIMIT;
 
@@ -192,7 +194,7 @@ void tri_post_tcp_accept(tcp_post *tcp)
 
             fd = accept4(tcp->door.listeners[i], &from.any, &nbytes, SOCK_NONBLOCK | SOCK_CLOEXEC);
             if (fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS)) {
-                tri_post_note(&tcp->base, "somebody who calls has to wait: %s", strerror(errno));
+                tri_endpoint_warn(&tcp->base, "somebody who calls has to wait: %s", strerror(errno));
                 accept_later(tcp);
                 return;
             }
@@ -206,7 +208,7 @@ void tri_post_tcp_accept(tcp_post *tcp)
     }
 }
 
-int64_t tri_post_tcp_sweep(tcp_post *tcp, int64_t now_ns)
+int64_t tri_endpoint_tcp_sweep(tcp_endpoint *tcp, int64_t now_ns)
 {
     if (tcp->accept_after_ns > 0 && now_ns >= tcp->accept_after_ns) {
         tcp->accept_after_ns = 0;
@@ -217,7 +219,7 @@ int64_t tri_post_tcp_sweep(tcp_post *tcp, int64_t now_ns)
 
     while ((silent = tri_crowd_silent(&tcp->crowd, now_ns, &next_ns)) != NULL)
         stranger_refuse(tcp, tri_container_of(silent, tcp_stranger, caller), "too many call, and it sent no hello");
-    while (!tri_post_is_empty(&tcp->strangers)) {
+    while (!tri_endpoint_is_empty(&tcp->strangers)) {
         tcp_stranger *oldest = tri_container_of(tcp->strangers.next, tcp_stranger, all);
 
         if (now_ns < oldest->limit_ns) {
@@ -229,9 +231,9 @@ int64_t tri_post_tcp_sweep(tcp_post *tcp, int64_t now_ns)
     return tcp->accept_after_ns > 0 && tcp->accept_after_ns < next_ns ? tcp->accept_after_ns : next_ns;
 }
 
-void tri_post_tcp_strangers_close(tcp_post *tcp)
+void tri_endpoint_tcp_strangers_close(tcp_endpoint *tcp)
 {
-    while (!tri_post_is_empty(&tcp->strangers))
+    while (!tri_endpoint_is_empty(&tcp->strangers))
         stranger_destroy(tcp, tri_container_of(tcp->strangers.next, tcp_stranger, all));
 }
 
@@ -239,7 +241,7 @@ void tri_post_tcp_strangers_close(tcp_post *tcp)
 
 static bool place_find(void *arg, const char *address, int attempt, tri_meeting_place *place)
 {
-    const tcp_post *tcp = arg;
+    const tcp_endpoint *tcp = arg;
     tri_tcp_place found[TRI_TCP_PLACES_MAX];
 
     if (attempt >= tri_tcp_places(address, tcp->door.address, found))
@@ -251,17 +253,17 @@ static bool place_find(void *arg, const char *address, int attempt, tri_meeting_
 
 /* Waits for one of the sockets of a dial. Whoever calls this end meanwhile is answered: it may be the one that is
  * being dialed, who waits as well. */
-static tri_status dial_wait(tcp_post *tcp, struct pollfd *polls, nfds_t count, int64_t until_ns)
+static tri_status dial_wait(tcp_endpoint *tcp, struct pollfd *polls, nfds_t count, int64_t until_ns)
 {
-    int64_t now_ns = tri_now_ns(), next_ns = tri_post_tcp_sweep(tcp, now_ns);
+    int64_t now_ns = tri_now_ns(), next_ns = tri_endpoint_tcp_sweep(tcp, now_ns);
 
     until_ns = next_ns < until_ns ? next_ns : until_ns;
     polls[count] = (struct pollfd){.fd = tcp->epoll, .events = POLLIN};
     poll(polls, count + 1, until_ns <= now_ns ? 0 : (int)((until_ns - now_ns) / TRI_NS_PER_MS) + 1);
-    return polls[count].revents ? tri_post_tcp_poll(&tcp->base, 0) : TRI_OK;
+    return polls[count].revents ? tri_endpoint_tcp_poll(&tcp->base, 0) : TRI_OK;
 }
 
-static tri_status place_reach(tcp_post *tcp, const tri_meeting *is, net_dial *dial, tri_met *met, bool once,
+static tri_status place_reach(tcp_endpoint *tcp, const tri_meeting *is, net_dial *dial, tri_met *met, bool once,
                               int64_t deadline_ns)
 {
     for (;;) {
@@ -284,7 +286,8 @@ static tri_status place_reach(tcp_post *tcp, const tri_meeting *is, net_dial *di
     }
 }
 
-static tri_status encryption_begin(tcp_post *tcp, int fd, const unsigned char *key, int64_t deadline_ns, tri_tls **tls)
+static tri_status encryption_begin(tcp_endpoint *tcp, int fd, const unsigned char *key, int64_t deadline_ns,
+                                   tri_tls **tls)
 {
     tri_status status = tri_tls_open(tcp->tls, fd, true, key, tls);
     short events = 0;
@@ -330,18 +333,19 @@ static bool is_near(int fd, const tri_tcp_place *peer)
     return own.any.sa_family == AF_INET && own.four.sin_addr.s_addr == peer->four.sin_addr.s_addr;
 }
 
-tri_status tri_post_tcp_dial(tri_post *post, const char *address, bool once, int64_t deadline_ns, tri_line **out)
+tri_status tri_endpoint_tcp_dial(tri_endpoint *endpoint, const char *address, bool once, int64_t deadline_ns,
+                                 tri_connection **out)
 {
-    tcp_post *tcp = (tcp_post *)post;
+    tcp_endpoint *tcp = (tcp_endpoint *)endpoint;
     tri_meeting is = meeting_of(tcp, CALLER);
     tri_met met = {.memory_fd = -1};
     tri_tcp_place places[TRI_TCP_PLACES_MAX], place = {.any = {.sa_family = AF_UNSPEC}};
     socklen_t nbytes = sizeof place;
-    char from[TRI_POST_FROM_NBYTES];
+    char from[TRI_ENDPOINT_FROM_NBYTES];
     tri_status status;
     tri_tls *tls = NULL;
     net_dial dial;
-    tcp_line *line;
+    tcp_connection *connection;
 
     if (tri_tcp_places(address, tcp->door.address, places) == 0)
         return tri_fail(TRI_EPEER, "want an address of this network, got %.100s", address);
@@ -353,7 +357,7 @@ tri_status tri_post_tcp_dial(tri_post *post, const char *address, bool once, int
     status = place_reach(tcp, &is, &dial, &met, once, deadline_ns);
     tri_dial_fini(&dial);
     if (status == TRI_OK)
-        status = tri_tcp_tune(met.fds[0], post->config.timeout_s);
+        status = tri_tcp_tune(met.fds[0], endpoint->config.timeout_s);
     if (status == TRI_OK && tcp->tls)
         status = encryption_begin(tcp, met.fds[0], met.keys[0], deadline_ns, &tls);
     if (status != TRI_OK) {
@@ -364,8 +368,8 @@ tri_status tri_post_tcp_dial(tri_post *post, const char *address, bool once, int
         place_print(&place, from);
     else
         snprintf(from, sizeof from, "somebody");
-    TRI_TRY(tri_post_tcp_line(tcp, met.fds[0], tls, EPOLL_CTL_ADD, from, &line));
-    line->base.is_near = is_near(line->fd, &place);
-    *out = &line->base;
+    TRI_TRY(tri_endpoint_tcp_connection(tcp, met.fds[0], tls, EPOLL_CTL_ADD, from, &connection));
+    connection->base.is_near = is_near(connection->fd, &place);
+    *out = &connection->base;
     return TRI_OK;
 }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * bench_post.c: letters over TCP on this host beside the same bytes through a plain socket, in turns, so that what else
- * the machine does meets both: bodies pushed one way, small letters one way, and round trips. Two threads, one at each
- * end. Built with the tests, run by hand:
+ * bench_endpoint.c: messages over TCP on this host beside the same bytes through a plain socket, in turns, so that what
+ * else the machine does meets both: bodies pushed one way, small messages one way, and round trips. Two threads, one at
+ * each end. Built with the tests, run by hand:
  *
- *   bench_post [encrypt] [rounds] [part of a row's name]
+ *   bench_endpoint [encrypt] [rounds] [part of a row's name]
  */
 #include <errno.h>
 #include <stdatomic.h>
@@ -14,7 +14,7 @@
 #include <sys/resource.h>
 
 #include "base/memory.h"
-#include "net/post.h"
+#include "net/endpoint.h"
 #include "unit/net/plain_socket.h"
 
 #define MOST_NBYTES   ((size_t)64 << 20)
@@ -24,7 +24,7 @@
 #define OK(call)                                                                                                       \
     do {                                                                                                               \
         if ((call) != TRI_OK) {                                                                                        \
-            fprintf(stderr, "bench_post: %s\n", tri_last_error());                                                     \
+            fprintf(stderr, "bench_endpoint: %s\n", tri_last_error());                                                 \
             exit(1);                                                                                                   \
         }                                                                                                              \
     } while (0)
@@ -40,52 +40,52 @@ static void socket_run(const bench_task *task)
     plain_run(&plain, from_bytes, task);
 }
 
-/* ---- the post */
+/* ---- the endpoint */
 
 typedef struct bench_end {
-    tri_post *post;
-    int letters, sent;
+    tri_endpoint *endpoint;
+    int messages, sent;
 } bench_end;
 
 static bench_end server, client;
-static tri_line *client_line;
+static tri_connection *client_connection;
 static atomic_bool stop;
 
-static void *end_place(void *arg, tri_line *line, const tri_letter *letter, bool *refused)
+static void *end_place(void *arg, tri_connection *connection, const tri_message *message, bool *refused)
 {
     (void)arg;
-    (void)line;
-    (void)letter;
+    (void)connection;
+    (void)message;
     (void)refused;
     return to_bytes;
 }
 
-static bool server_letter(void *arg, tri_line *line, const tri_letter *letter, void *body)
+static bool server_message(void *arg, tri_connection *connection, const tri_message *message, void *body)
 {
     (void)arg;
     (void)body;
-    server.letters++;
-    if ((uint64_t)server.letters % letter->words[0] == 0)
-        OK(tri_post_send(line, 0, &(tri_letter){.kind = 1}, NULL, NULL, NULL));
+    server.messages++;
+    if ((uint64_t)server.messages % message->words[0] == 0)
+        OK(tri_connection_send(connection, 0, &(tri_message){.kind = 1}, NULL, NULL, NULL));
     return true;
 }
 
-static bool client_letter(void *arg, tri_line *line, const tri_letter *letter, void *body)
+static bool client_message(void *arg, tri_connection *connection, const tri_message *message, void *body)
 {
     (void)arg;
-    (void)line;
-    (void)letter;
+    (void)connection;
+    (void)message;
     (void)body;
-    client.letters++;
+    client.messages++;
     return true;
 }
 
-static void end_closed(void *arg, tri_line *line, const char *why)
+static void end_closed(void *arg, tri_connection *connection, const char *why)
 {
     (void)arg;
-    (void)line;
+    (void)connection;
     if (!atomic_load(&stop))
-        fprintf(stderr, "bench_post: %s\n", why);
+        fprintf(stderr, "bench_endpoint: %s\n", why);
 }
 
 static void client_sent(void *arg, tri_status status)
@@ -99,37 +99,37 @@ static void server_main(void *arg)
 {
     (void)arg;
     while (!atomic_load(&stop))
-        OK(tri_post_turn(server.post, TRI_FOREVER));
+        OK(tri_endpoint_poll(server.endpoint, TRI_FOREVER));
 }
 
-static void post_run(const bench_task *task)
+static void endpoint_run(const bench_task *task)
 {
-    tri_letter letter = {.kind = 1, .nbytes = task->nbytes, .words = {(uint64_t)task->every}};
+    tri_message message = {.kind = 1, .nbytes = task->nbytes, .words = {(uint64_t)task->every}};
 
-    client.letters = client.sent = server.letters = 0;
+    client.messages = client.sent = server.messages = 0;
     for (int i = 1; i <= task->count; i++) {
-        OK(tri_post_send(client_line, 0, &letter, from_bytes, client_sent, NULL));
+        OK(tri_connection_send(client_connection, 0, &message, from_bytes, client_sent, NULL));
         /* Somebody who has more to push than the way takes, not all at once. */
         while (i - client.sent > (task->nbytes > 4096 ? 4 : 64))
-            OK(tri_post_turn(client.post, TRI_FOREVER));
-        while (i % task->every == 0 && client.letters < i / task->every)
-            OK(tri_post_turn(client.post, TRI_FOREVER));
+            OK(tri_endpoint_poll(client.endpoint, TRI_FOREVER));
+        while (i % task->every == 0 && client.messages < i / task->every)
+            OK(tri_endpoint_poll(client.endpoint, TRI_FOREVER));
     }
 }
 
-static void post_open(tri_net_config *config)
+static void endpoint_open(tri_net_config *config)
 {
-    tri_post_setup setup = {.name = "bench_post",
-                            .config = config,
-                            .token = "token",
-                            .listens = true,
-                            .body_limit = MOST_NBYTES,
-                            .handlers = {.place = end_place, .letter = server_letter, .closed = end_closed}};
+    tri_endpoint_setup setup = {.name = "bench_endpoint",
+                                .config = config,
+                                .token = "token",
+                                .listens = true,
+                                .body_limit = MOST_NBYTES,
+                                .handlers = {.place = end_place, .message = server_message, .closed = end_closed}};
 
-    OK(tri_post_open(&setup, &server.post));
+    OK(tri_endpoint_open(&setup, &server.endpoint));
     setup.listens = false;
-    setup.handlers = (tri_post_handlers){.letter = client_letter, .closed = end_closed};
-    OK(tri_post_open(&setup, &client.post));
+    setup.handlers = (tri_endpoint_handlers){.message = client_message, .closed = end_closed};
+    OK(tri_endpoint_open(&setup, &client.endpoint));
 }
 
 /* ---- measuring */
@@ -172,22 +172,22 @@ static double median_of(double *values, int count)
 
 static void row_measure(const char *name, const bench_task *task, int rounds)
 {
-    double post[MAX_ROUNDS], socket[MAX_ROUNDS], speeds[MAX_ROUNDS], works[MAX_ROUNDS], work[MAX_ROUNDS], speed;
+    double endpoint[MAX_ROUNDS], socket[MAX_ROUNDS], speeds[MAX_ROUNDS], works[MAX_ROUNDS], work[MAX_ROUNDS], speed;
     double us = 1e6 / task->count;
 
     for (int i = 0; i < rounds; i++) {
-        bench_time of_post = time_of(post_run, task), of_socket = time_of(socket_run, task);
+        bench_time of_endpoint = time_of(endpoint_run, task), of_socket = time_of(socket_run, task);
 
-        post[i] = of_post.wall;
+        endpoint[i] = of_endpoint.wall;
         socket[i] = of_socket.wall;
-        work[i] = of_post.work;
-        speeds[i] = of_socket.wall / of_post.wall;
-        works[i] = of_post.work / of_socket.work;
+        work[i] = of_endpoint.work;
+        speeds[i] = of_socket.wall / of_endpoint.wall;
+        works[i] = of_endpoint.work / of_socket.work;
     }
     speed = median_of(speeds, rounds);
     printf("%-18s %9.2f us each, %6.2f GB/s, %9.2f us of work; socket %9.2f us, of its speed %.2f (%.2f to %.2f), of "
            "its work %.2f\n",
-           name, median_of(post, rounds) * us, (double)task->nbytes / (median_of(post, rounds) * us) * 1e-3,
+           name, median_of(endpoint, rounds) * us, (double)task->nbytes / (median_of(endpoint, rounds) * us) * 1e-3,
            median_of(work, rounds) * us, median_of(socket, rounds) * us, speed, speeds[0], speeds[rounds - 1],
            median_of(works, rounds));
 }
@@ -243,18 +243,19 @@ int main(int argc, char **argv)
     memset(from_bytes, 1, MOST_NBYTES);
     memset(to_bytes, 1, MOST_NBYTES);
     plain_open(&plain, to_bytes);
-    post_open(&config);
+    endpoint_open(&config);
     OK(tri_thread_start(&threads[0], "plain", plain_main, &plain));
     OK(tri_thread_start(&threads[1], "server", server_main, NULL));
-    OK(tri_post_dial(client.post, tri_post_address(server.post), tri_deadline_after_ms(5000), &client_line));
+    OK(tri_endpoint_dial(client.endpoint, tri_endpoint_address(server.endpoint), tri_deadline_after_ms(5000),
+                         &client_connection));
     rows_measure(rounds, only);
     atomic_store(&stop, true);
     shutdown(plain.fds[0], SHUT_RDWR);
-    tri_post_wake(server.post);
+    tri_endpoint_wake(server.endpoint);
     for (int i = 0; i < 2; i++)
         tri_thread_join(threads[i]);
-    tri_post_close(client.post);
-    tri_post_close(server.post);
+    tri_endpoint_close(client.endpoint);
+    tri_endpoint_close(server.endpoint);
     close(plain.fds[0]);
     close(plain.fds[1]);
     tri_free(from_bytes);

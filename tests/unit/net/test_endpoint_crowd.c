@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * test_post_crowd.c: a thousand simulated clients of eight servers, and endpoints for which memory is out.
+ * test_endpoint_crowd.c: a thousand simulated clients of eight servers, and endpoints for which memory is out.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 
 #include "base/memory.h"
 #include "unit/net/cmocka_all.h"
-#include "unit/net/post_pair.h"
+#include "unit/net/endpoint_pair.h"
 
 #define SERVERS 8
 #define CLIENTS 1000
@@ -32,45 +32,45 @@ typedef struct crowd {
 
 typedef struct member {
     crowd *all;
-    int rank, opened, closed, letters;
+    int rank, opened, closed, messages;
 } member;
 
-static bool member_opened(void *arg, tri_line *line)
+static bool member_opened(void *arg, tri_connection *connection)
 {
-    (void)line;
+    (void)connection;
     ((member *)arg)->opened++;
     return true;
 }
 
-static void member_closed(void *arg, tri_line *line, const char *why)
+static void member_closed(void *arg, tri_connection *connection, const char *why)
 {
-    (void)line;
+    (void)connection;
     (void)why;
     ((member *)arg)->closed++;
 }
 
 /* Servers answer with twice the bytes. */
-static bool member_letter(void *arg, tri_line *line, const tri_letter *letter, void *body)
+static bool member_message(void *arg, tri_connection *connection, const tri_message *message, void *body)
 {
     member *self = arg;
-    tri_letter answer = {.kind = 2, .nbytes = 2 * letter->nbytes, .words = {letter->words[0], letter->words[1]}};
+    tri_message answer = {.kind = 2, .nbytes = 2 * message->nbytes, .words = {message->words[0], message->words[1]}};
     unsigned char *twice;
 
-    self->letters++;
-    CROWD_CHECK(self->all, letter->nbytes == 0 || ((unsigned char *)body)[letter->nbytes - 1] == letter->words[1]);
-    if (letter->kind == 2)
+    self->messages++;
+    CROWD_CHECK(self->all, message->nbytes == 0 || ((unsigned char *)body)[message->nbytes - 1] == message->words[1]);
+    if (message->kind == 2)
         return true;
     twice = malloc((size_t)answer.nbytes + 1);
-    memset(twice, (int)letter->words[1], (size_t)answer.nbytes);
-    CROWD_CHECK(self->all, tri_post_send(line, 0, &answer, twice, NULL, NULL) == TRI_OK);
+    memset(twice, (int)message->words[1], (size_t)answer.nbytes);
+    CROWD_CHECK(self->all, tri_connection_send(connection, 0, &answer, twice, NULL, NULL) == TRI_OK);
     free(twice);
     return true;
 }
 
-static tri_post *member_open(member *self)
+static tri_endpoint *member_open(member *self)
 {
-    tri_post *post;
-    tri_post_setup setup = {
+    tri_endpoint *endpoint;
+    tri_endpoint_setup setup = {
         .name = "member",
         .config = &self->all->config,
         .token = "token",
@@ -79,50 +79,50 @@ static tri_post *member_open(member *self)
         .hub = self->all->hub,
         .rank = self->rank,
         .world = WORLD,
-        .handlers = {.arg = self, .opened = member_opened, .letter = member_letter, .closed = member_closed}};
+        .handlers = {.arg = self, .opened = member_opened, .message = member_message, .closed = member_closed}};
 
-    CROWD_CHECK(self->all, tri_post_open(&setup, &post) == TRI_OK);
-    return post;
+    CROWD_CHECK(self->all, tri_endpoint_open(&setup, &endpoint) == TRI_OK);
+    return endpoint;
 }
 
-static void client_run(member *self, tri_post *post)
+static void client_run(member *self, tri_endpoint *endpoint)
 {
-    tri_line *lines[SERVERS];
+    tri_connection *connections[SERVERS];
     unsigned char body[1000];
     char address[16];
 
     for (int server = 0; server < SERVERS; server++) {
         snprintf(address, sizeof address, "%d", server);
-        CROWD_CHECK(self->all, tri_post_dial(post, address, TRI_FOREVER, &lines[server]) == TRI_OK);
+        CROWD_CHECK(self->all, tri_endpoint_dial(endpoint, address, TRI_FOREVER, &connections[server]) == TRI_OK);
     }
     for (int round = 0; round < ROUNDS; round++) {
         memset(body, round + self->rank % 100, sizeof body);
         for (int server = 0; server < SERVERS; server++) {
-            tri_letter letter = {.kind = 1, .nbytes = 1000, .words = {(uint64_t)server, body[0]}};
+            tri_message message = {.kind = 1, .nbytes = 1000, .words = {(uint64_t)server, body[0]}};
 
-            CROWD_CHECK(self->all, tri_post_send(lines[server], 0, &letter, body, NULL, NULL) == TRI_OK);
+            CROWD_CHECK(self->all, tri_connection_send(connections[server], 0, &message, body, NULL, NULL) == TRI_OK);
         }
-        while (self->letters < (round + 1) * SERVERS && self->closed == 0)
-            CROWD_CHECK(self->all, tri_post_turn(post, TRI_FOREVER) == TRI_OK);
+        while (self->messages < (round + 1) * SERVERS && self->closed == 0)
+            CROWD_CHECK(self->all, tri_endpoint_poll(endpoint, TRI_FOREVER) == TRI_OK);
     }
-    CROWD_CHECK(self->all, self->letters == ROUNDS * SERVERS && self->closed == 0);
-    self->all->answers += self->letters;
+    CROWD_CHECK(self->all, self->messages == ROUNDS * SERVERS && self->closed == 0);
+    self->all->answers += self->messages;
 }
 
 static void member_main(int rank, void *arg)
 {
     member self = {.all = arg, .rank = rank};
-    tri_post *post = member_open(&self);
+    tri_endpoint *endpoint = member_open(&self);
 
     if (rank < SERVERS) {
         while (self.closed < CLIENTS)
-            CROWD_CHECK(self.all, tri_post_turn(post, TRI_FOREVER) == TRI_OK);
-        CROWD_CHECK(self.all, self.opened == CLIENTS && self.letters == CLIENTS * ROUNDS);
+            CROWD_CHECK(self.all, tri_endpoint_poll(endpoint, TRI_FOREVER) == TRI_OK);
+        CROWD_CHECK(self.all, self.opened == CLIENTS && self.messages == CLIENTS * ROUNDS);
         self.all->end_ns = tri_now_ns();
     } else {
-        client_run(&self, post);
+        client_run(&self, endpoint);
     }
-    tri_post_close(post);
+    tri_endpoint_close(endpoint);
 }
 
 static void eight_servers_have_a_thousand_clients(void **state)
@@ -164,37 +164,37 @@ static void count_sent(void *arg, tri_status status)
 }
 
 /* Everything works or something has ended; nothing hangs, nothing is told twice. */
-static void full_body(post_pair *pair)
+static void full_body(endpoint_pair *pair)
 {
     static const size_t sizes[] = {100, 20000, 300000, 0};
     static unsigned char body[300000];
     pair_end *to = &pair->ends[0], *from = &pair->ends[1];
-    tri_line *line = NULL;
+    tri_connection *connection = NULL;
     tri_status status = TRI_OK;
     int sent = 0, closed = pair_count(to, PAIR_CLOSED) + pair_count(from, PAIR_CLOSED);
 
     told = queued = 0;
     tri_memory_fail_at(fail_at);
     if (!pair->way->over_hub) {
-        status = pair_dial(pair, from->post, tri_post_address(to->post), &line);
+        status = pair_dial(pair, from->endpoint, tri_endpoint_address(to->endpoint), &connection);
         /* The other end may have hung up in the midst of the encryption. */
         PAIR_CHECK(pair, status == TRI_OK || status == TRI_ENOMEM || (pair->way->encrypts && status == TRI_EPEER));
     }
-    line = status == TRI_OK && line ? line : from->line;
+    connection = status == TRI_OK && connection ? connection : from->connection;
     for (size_t i = 0; i < TRI_COUNT_OF(sizes); i++) {
-        tri_letter letter = {.kind = 1, .nbytes = sizes[i], .words = {i}};
+        tri_message message = {.kind = 1, .nbytes = sizes[i], .words = {i}};
 
-        status = tri_post_send(line, 0, &letter, body, i % 2 ? count_sent : NULL, NULL);
+        status = tri_connection_send(connection, 0, &message, body, i % 2 ? count_sent : NULL, NULL);
         PAIR_CHECK(pair, status == TRI_OK || status == TRI_ENOMEM);
         sent += status == TRI_OK;
         queued += status == TRI_OK && i % 2;
     }
-    PAIR_UNTIL(pair, pair_count(to, PAIR_LETTER) == sent ||
+    PAIR_UNTIL(pair, pair_count(to, PAIR_MESSAGE) == sent ||
                          pair_count(to, PAIR_CLOSED) + pair_count(from, PAIR_CLOSED) > closed);
     tri_memory_fail_at(0);
 }
 
-static void opening_body(const post_way *way)
+static void opening_body(const endpoint_way *way)
 {
     tri_net_config config;
     tri_hub_config hub_config = {.world = 4};
@@ -205,18 +205,18 @@ static void opening_body(const post_way *way)
     config.encrypt = way->encrypts;
     config.slot_kib = 64;
     for (uint64_t n = 1; status != TRI_OK; n++) {
-        tri_post_setup setup = {.name = "full", .config = &config, .token = "t", .listens = true, .world = 4};
-        tri_post *post;
+        tri_endpoint_setup setup = {.name = "full", .config = &config, .token = "t", .listens = true, .world = 4};
+        tri_endpoint *endpoint;
 
         assert_true(n < 100);
         if (way->over_hub)
             assert_int_equal(tri_hub_create(&hub_config, &setup.hub), TRI_OK);
-        setup.handlers = (tri_post_handlers){.letter = member_letter, .closed = member_closed};
+        setup.handlers = (tri_endpoint_handlers){.message = member_message, .closed = member_closed};
         tri_memory_fail_at(n);
-        status = tri_post_open(&setup, &post);
+        status = tri_endpoint_open(&setup, &endpoint);
         tri_memory_fail_at(0);
-        assert_true(status == TRI_OK || (status == TRI_ENOMEM && !post));
-        tri_post_close(post);
+        assert_true(status == TRI_OK || (status == TRI_ENOMEM && !endpoint));
+        tri_endpoint_close(endpoint);
         tri_hub_destroy(setup.hub);
         assert_int_equal(tri_memory_now().live, live);
     }
@@ -225,11 +225,11 @@ static void opening_body(const post_way *way)
 static void a_full_memory_breaks_nothing(void **state)
 {
     (void)state;
-    for (int i = 0; i < POST_WAYS; i++) {
-        if (!post_ways[i].in_sim)
-            opening_body(&post_ways[i]);
+    for (int i = 0; i < ENDPOINT_WAYS; i++) {
+        if (!endpoint_ways[i].in_sim)
+            opening_body(&endpoint_ways[i]);
         for (fail_at = 1; fail_at <= 40; fail_at++) {
-            assert_true(pair_holds(&post_ways[i], full_body));
+            assert_true(pair_holds(&endpoint_ways[i], full_body));
             assert_int_equal(told, queued);
         }
     }

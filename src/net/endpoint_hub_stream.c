@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * post_hub_stream.c: the pieces of the streams of a hub's lines, written and read.
+ * endpoint_hub_stream.c: the pieces of the streams of a hub's connections, written and read.
  *
- * The last byte of a DATA piece counts only with the seal behind it: who ends a line in the middle of a piece fills it
- * up and breaks the seal, and no letter becomes whole by that.
+ * The last byte of a DATA piece counts only with the seal behind it: who ends a connection in the middle of a piece
+ * fills it up and breaks the seal, and no message becomes whole by that.
  */
 #include <string.h>
 
 #include "base/memory.h"
 #include "net/bytes.h"
-#include "net/post_hub_impl.h"
+#include "net/endpoint_hub_impl.h"
 
 #define HEAD_NBYTES  TRI_HUB_HEAD_NBYTES
 #define SEAL_NBYTES  TRI_HUB_SEAL_NBYTES
@@ -20,7 +20,7 @@ typedef enum piece_kind { PIECE_OPEN = 1, PIECE_DATA, PIECE_END } piece_kind;
 
 /* ---- out */
 
-static tri_status piece_reserve(hub_post *hub, size_t nbytes)
+static tri_status piece_reserve(hub_endpoint *hub, size_t nbytes)
 {
     size_t capacity = PIECE_NBYTES >> 4;
     unsigned char *grown;
@@ -37,7 +37,7 @@ static tri_status piece_reserve(hub_post *hub, size_t nbytes)
     return TRI_OK;
 }
 
-static tri_status bytes_write(hub_post *hub, const hub_peer *peer, const void *bytes, size_t nbytes, size_t *taken)
+static tri_status bytes_write(hub_endpoint *hub, const hub_peer *peer, const void *bytes, size_t nbytes, size_t *taken)
 {
     return hub->transport->ops->write_some(hub->transport, peer->rank, bytes, nbytes, taken);
 }
@@ -48,7 +48,7 @@ static void head_write(unsigned char *bytes, piece_kind kind, size_t nbytes)
     tri_bytes_write_u32(bytes + 4, (uint32_t)nbytes);
 }
 
-tri_status tri_post_hub_write_rest(hub_post *hub, hub_peer *peer, bool *done)
+tri_status tri_endpoint_hub_write_rest(hub_endpoint *hub, hub_peer *peer, bool *done)
 {
     size_t taken;
 
@@ -93,7 +93,7 @@ static void parts_gather(const tri_part *parts, size_t count, size_t first, size
 }
 
 /* Goes on with the piece under way, or with a new one. *taken: of its data, all of it only when it is sealed. */
-static tri_status piece_write(hub_post *hub, hub_peer *peer, const tri_part *parts, size_t count, size_t first,
+static tri_status piece_write(hub_endpoint *hub, hub_peer *peer, const tri_part *parts, size_t count, size_t first,
                               size_t left, size_t *taken)
 {
     size_t before, after, nbytes, took;
@@ -121,17 +121,18 @@ static tri_status piece_write(hub_post *hub, hub_peer *peer, const tri_part *par
     return TRI_OK;
 }
 
-tri_status tri_post_hub_write(tri_line *base, const tri_part *parts, size_t count, size_t *taken, size_t *promised)
+tri_status tri_endpoint_hub_write(tri_connection *base, const tri_part *parts, size_t count, size_t *taken,
+                                  size_t *promised)
 {
-    hub_post *hub = hub_of(base->post);
-    hub_peer *peer = hub_line_of(base)->peer;
+    hub_endpoint *hub = hub_of(base->endpoint);
+    hub_peer *peer = hub_connection_of(base)->peer;
     size_t total = 0, took = 1;
     bool free_way;
 
     *taken = *promised = 0;
     for (size_t i = 0; i < count; i++)
         total += parts[i].nbytes;
-    TRI_TRY(tri_post_hub_write_rest(hub, peer, &free_way));
+    TRI_TRY(tri_endpoint_hub_write_rest(hub, peer, &free_way));
     while (free_way && *taken < total && !base->full) {
         TRI_TRY(piece_write(hub, peer, parts, count, *taken, total - *taken, &took));
         *taken += took;
@@ -148,21 +149,21 @@ tri_status tri_post_hub_write(tri_line *base, const tri_part *parts, size_t coun
 
 /* ---- in */
 
-static tri_status bytes_read(hub_post *hub, const hub_peer *peer, void *bytes, size_t nbytes, size_t *given)
+static tri_status bytes_read(hub_endpoint *hub, const hub_peer *peer, void *bytes, size_t nbytes, size_t *given)
 {
     return hub->transport->ops->read_some(hub->transport, peer->rank, bytes, nbytes, given);
 }
 
-static bool is_of_line(const hub_peer *peer)
+static bool is_of_connection(const hub_peer *peer)
 {
-    return peer->line && peer->heard == peer->lines;
+    return peer->connection && peer->heard == peer->connections;
 }
 
 /* Reads on to the data of a piece, or until nothing more is there. What is said there besides is heard. */
-static tri_status head_read(hub_post *hub, hub_peer *peer)
+static tri_status head_read(hub_endpoint *hub, hub_peer *peer)
 {
-    /* What comes behind the end of a line waits until its owner knows of the end. */
-    while (peer->left == 0 && !(peer->line && peer->is_over)) {
+    /* What comes behind the end of a connection waits until its owner knows of the end. */
+    while (peer->left == 0 && !(peer->connection && peer->is_over)) {
         size_t given;
 
         TRI_TRY(bytes_read(hub, peer, peer->head + peer->head_nbytes, HEAD_NBYTES - peer->head_nbytes, &given));
@@ -172,11 +173,11 @@ static tri_status head_read(hub_post *hub, hub_peer *peer)
         peer->head_nbytes = 0;
         switch ((piece_kind)tri_bytes_read_u32(peer->head)) {
         case PIECE_OPEN:
-            if (++peer->heard > peer->lines)
-                tri_post_hub_called(hub, peer);
+            if (++peer->heard > peer->connections)
+                tri_endpoint_hub_called(hub, peer);
             break;
         case PIECE_END:
-            if (!is_of_line(peer))
+            if (!is_of_connection(peer))
                 break;
             peer->is_over = true;
             return TRI_OK;
@@ -190,7 +191,7 @@ static tri_status head_read(hub_post *hub, hub_peer *peer)
 }
 
 /* Up to nbytes of the data of the piece; *given may be 0. */
-static tri_status data_read(hub_post *hub, hub_peer *peer, unsigned char *bytes, size_t nbytes, size_t *given)
+static tri_status data_read(hub_endpoint *hub, hub_peer *peer, unsigned char *bytes, size_t nbytes, size_t *given)
 {
     size_t got;
 
@@ -213,13 +214,13 @@ static tri_status data_read(hub_post *hub, hub_peer *peer, unsigned char *bytes,
     return TRI_OK;
 }
 
-tri_status tri_post_hub_read_others(hub_post *hub, hub_peer *peer)
+tri_status tri_endpoint_hub_read_others(hub_endpoint *hub, hub_peer *peer)
 {
     unsigned char waste[4096];
     size_t given;
 
     TRI_TRY(head_read(hub, peer));
-    while (!is_of_line(peer) && peer->left > 0) {
+    while (!is_of_connection(peer) && peer->left > 0) {
         size_t left = peer->left;
 
         TRI_TRY(data_read(hub, peer, waste, sizeof waste, &given));
@@ -230,22 +231,22 @@ tri_status tri_post_hub_read_others(hub_post *hub, hub_peer *peer)
     return TRI_OK;
 }
 
-tri_status tri_post_hub_read(tri_line *base, const post_room rooms[2], size_t *given)
+tri_status tri_endpoint_hub_read(tri_connection *base, const endpoint_room rooms[2], size_t *given)
 {
-    hub_post *hub = hub_of(base->post);
-    hub_peer *peer = hub_line_of(base)->peer;
+    hub_endpoint *hub = hub_of(base->endpoint);
+    hub_peer *peer = hub_connection_of(base)->peer;
     size_t room = 0, done = 0;
 
     *given = 0;
     while (room < 2) {
         size_t left, tail_nbytes, got = 0;
-        tri_status status = tri_post_hub_read_others(hub, peer);
+        tri_status status = tri_endpoint_hub_read_others(hub, peer);
 
         if (status == TRI_OK && peer->is_over)
             status = tri_fail(TRI_EPEER, "connection closed");
         left = peer->left;
         tail_nbytes = peer->tail_nbytes;
-        if (status == TRI_OK && left > 0 && is_of_line(peer))
+        if (status == TRI_OK && left > 0 && is_of_connection(peer))
             status = data_read(hub, peer, rooms[room].bytes + done, rooms[room].nbytes - done, &got);
         if (status != TRI_OK)
             return *given > 0 ? TRI_OK : status;
