@@ -17,7 +17,7 @@
 
 #include "base/events.h"
 #include "base/log.h"
-#include "ps/save.h"
+#include "ps/replication/save.h"
 #include "train/checkpointing/arrays.h"
 #include "train/checkpointing/local_sgd.h"
 #include "train/checkpointing/resume.h"

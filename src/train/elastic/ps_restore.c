@@ -8,7 +8,7 @@
 
 #include "base/log.h"
 #include "parallel/sync_ps.h"
-#include "ps/client.h"
+#include "ps/client/client.h"
 #include "train/checkpointing/arrays.h"
 #include "train/checkpointing/resume.h"
 #include "train/core/features.h"

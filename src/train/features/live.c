@@ -7,7 +7,7 @@
 
 #include "monitor/rank_log.h"
 #include "monitor/stand.h"
-#include "ps/client.h"
+#include "ps/client/client.h"
 #include "train/core/features.h"
 #include "train/features/observers.h"
 

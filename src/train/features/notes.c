@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "base/ask.h"
-#include "ps/client.h"
+#include "ps/client/client.h"
 #include "train/core/job.h"
 #include "train/features/observers.h"
 
