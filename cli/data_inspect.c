@@ -55,11 +55,6 @@ static tri_status words_read(const char *const *words, int count, tri_data_confi
     return TRI_OK;
 }
 
-static bool is_images(const tri_dataset *dataset)
-{
-    return dataset->ops == &tri_dataset_images;
-}
-
 static tri_status part_open(inspect *all, int part)
 {
     tri_dataset *dataset = NULL;
@@ -94,7 +89,7 @@ static tri_status parts_open(inspect *all)
     if (!sized)
         strcpy(all->config.image_size, PLACEHOLDER);
     TRI_TRY(part_open(all, 0));
-    if (is_images(all->parts[0].dataset) && !sized)
+    if (tri_images_is(all->parts[0].dataset) && !sized)
         TRI_TRY(size_settle(all));
     TRI_TRY(part_open(all, TRI_PART_TEST));
     return tri_dataset_has(&all->config, TRI_PART_VALIDATION) ? part_open(all, TRI_PART_VALIDATION) : TRI_OK;
@@ -149,13 +144,13 @@ static tri_status parts_look(inspect *all, int threads)
         if (part->dataset == NULL)
             continue;
         TRI_TRY_IN(classes_count(part), "%s set", tri_data_part_name((tri_data_part)p));
-        if (!is_images(part->dataset))
+        if (!tri_images_is(part->dataset))
             continue;
         TRI_TRY(tri_images_check(part->dataset, threads));
         part->broken = tri_images_broken(part->dataset, &part->broken_count);
     }
     tri_dataset *training = all->parts[0].dataset;
-    if (all->sizes_differ && is_images(training))
+    if (all->sizes_differ && tri_images_is(training))
         return TRI_OK;
     /* Nobody measures samples of which some cannot be decoded. */
     return all->parts[0].broken_count == 0 ? tri_dataset_measure(training, &all->config) : TRI_OK;
@@ -179,11 +174,15 @@ static int channels_known(const tri_dataset_info *info)
 static void print_part(const char *name, const inspect_part *part)
 {
     printf("%-11s %lld samples", name, part->dataset ? (long long)part->dataset->info.count : 0LL);
-    if (part->dataset && is_images(part->dataset)) {
+    if (part->dataset && tri_images_is(part->dataset)) {
         const tri_image_counts *counts = tri_images_counts(part->dataset);
         const tri_image_folder *folder = tri_images_folder(part->dataset);
-        printf(" below %s: %lld JPEG, %lld PNG, %lld WebP, %lld x %lld to %lld x %lld pixels", folder->root,
-               (long long)counts->jpeg, (long long)counts->png, (long long)counts->webp, (long long)counts->least_width,
+        if (folder->tars > 0)
+            printf(" in %lld tar files of %s", (long long)folder->tars, folder->root);
+        else
+            printf(" below %s", folder->root);
+        printf(": %lld JPEG, %lld PNG, %lld WebP, %lld x %lld to %lld x %lld pixels", (long long)counts->jpeg,
+               (long long)counts->png, (long long)counts->webp, (long long)counts->least_width,
                (long long)counts->least_height, (long long)counts->most_width, (long long)counts->most_height);
         if (folder->other_files > 0)
             printf("; %lld other files are not read", (long long)folder->other_files);
@@ -265,7 +264,7 @@ static void print_rest(const inspect *all)
     }
     if (info->decoders)
         printf("decoders    %s\n", info->decoders);
-    if (!is_images(all->parts[0].dataset))
+    if (!tri_images_is(all->parts[0].dataset))
         return;
     printf("broken      %lld%s\n", (long long)broken_count(all),
            broken_count(all) == 0 ? ""
@@ -295,7 +294,7 @@ static void json_part(tri_json *json, const char *name, const inspect_part *part
     tri_json one = tri_json_object_in(json, name);
     const tri_dataset *dataset = part->dataset;
     tri_json_int(&one, "samples", dataset ? dataset->info.count : 0);
-    if (dataset && is_images(dataset)) {
+    if (dataset && tri_images_is(dataset)) {
         const tri_image_counts *counts = tri_images_counts(dataset);
         tri_json_text(&one, "folder", tri_images_folder(dataset)->root);
         tri_json_int(&one, "jpeg", counts->jpeg);

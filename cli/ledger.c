@@ -213,7 +213,9 @@ static tri_status audit_open(const char *run, audit *at)
                                 .count = plan->count,
                                 .batch = plan->batch,
                                 .shards = plan->shards,
-                                .shuffle = plan->shuffle};
+                                .shuffle = plan->shuffle,
+                                .block = plan->block,
+                                .buffer = plan->buffer};
     at->steps_per_epoch = tri_sampler_steps(&at->sampler);
     at->indices = tri_alloc_zero((size_t)plan->batch, sizeof(int64_t));
     at->counts = tri_alloc_zero((size_t)plan->shards, sizeof(int64_t));

@@ -172,7 +172,8 @@ static tri_status put_sample(predict_run *run, tri_status read, const predict_sa
 static tri_status put_image(predict_run *run, const tri_image_fit *fit, const char *path, uint8_t *sample)
 {
     tri_image image;
-    tri_status status = tri_image_read(path, fit->channels, &image);
+    const tri_image_place place = {.path = (char *)(uintptr_t)path};
+    tri_status status = tri_image_read(&place, fit->channels, &image);
     if (status == TRI_OK) {
         status = tri_image_fit_apply(fit, &image, NULL, sample);
         tri_free(image.pixels);

@@ -25,6 +25,7 @@
     W(TRI_DATA_CSV, "csv")                                                                                             \
     W(TRI_DATA_TOKENS, "tokens")                                                                                       \
     W(TRI_DATA_IMAGES, "images")                                                                                       \
+    W(TRI_DATA_WEBDATASET, "webdataset")                                                                               \
     W(TRI_DATA_SYNTHETIC, "synthetic")
 TRI_ENUM(tri_data_format)
 #define tri_normalize_words(W)                                                                                         \
@@ -78,6 +79,15 @@ TRI_ENUM(tri_csv_missing)
     X(INT, limit, "0", 0, 1e15, NULL, "use only the first N training samples; 0: all")                                 \
     X(INT, test_limit, "0", 0, 1e15, NULL, "use only the first N test samples; 0: all")                                \
     X(BOOL, shuffle, "true", 0, 0, NULL, "new random order in each epoch")                                             \
+    X(INT, shuffle_block, "64", 1, 1e6, NULL,                                                                          \
+      "samples that follow each other in the files and are read together, in a random order of such blocks",           \
+      "data.format=webdataset data.shuffle=true")                                                                      \
+    X(INT, shuffle_buffer, "16384", 1, 1e9, NULL,                                                                      \
+      "samples of that order that are shuffled among each other; a set of no more is shuffled as a whole",             \
+      "data.format=webdataset data.shuffle=true")                                                                      \
+    X(PATH, index, "", 0, 0, NULL,                                                                                     \
+      "folder for what is found once in large files, such as the places of samples; empty: .trireme beside each file", \
+      "data.format=webdataset|tokens")                                                                                 \
     X(ENUM, normalize, "auto", 0, 0, tri_normalize,                                                                    \
       "unit: bytes to [0, 1]; standard: by mean and standard deviation of the channels, known or measured over at "    \
       "most 1,024 samples; imagenet: by those of ImageNet; auto: imagenet for RGB image files, standard if the data "  \
@@ -93,22 +103,26 @@ TRI_ENUM(tri_csv_missing)
     X(NAME, image_size, "", 0, 0, NULL,                                                                                \
       "size of a sample in pixels: 224, or height x width such as 160x224; empty: the size of the files, which must "  \
       "all have one size",                                                                                             \
-      "data.format=images")                                                                                            \
+      "data.format=images|webdataset")                                                                                 \
     X(ENUM, image_resize, "crop", 0, 0, tri_resize_mode,                                                               \
       "crop: scale the shorter side and cut out the middle; exact: scale each side by its own factor",                 \
-      "data.format=images")                                                                                            \
+      "data.format=images|webdataset")                                                                                 \
     X(ENUM, image_filter, "bilinear", 0, 0, tri_image_filter, "filter of the resize, as in Pillow",                    \
-      "data.format=images")                                                                                            \
-    X(ENUM, image_color, "rgb", 0, 0, tri_image_color, "channels of a sample", "data.format=images")                   \
+      "data.format=images|webdataset")                                                                                 \
+    X(ENUM, image_color, "rgb", 0, 0, tri_image_color, "channels of a sample", "data.format=images|webdataset")        \
     X(ENUM, broken, "refuse", 0, 0, tri_data_broken,                                                                   \
-      "a file that cannot be decoded ends the run, or (skip) is left out with a warning", "data.format=images")        \
+      "a file that cannot be decoded ends the run, or (skip) is left out with a warning",                              \
+      "data.format=images|webdataset")                                                                                 \
     X(INT, cache_mib, "1024", 0, 1e9, NULL,                                                                            \
-      "keep decoded samples in memory if all of them take at most N MiB; 0: decode each time", "data.format=images")   \
+      "keep decoded samples in memory if all of them take at most N MiB; 0: decode each time",                         \
+      "data.format=images|webdataset")                                                                                 \
     X(INT, threads, "0", 0, 256, NULL, "threads that decode ahead; 0: as many as there are free cores",                \
-      "data.format=images")                                                                                            \
+      "data.format=images|webdataset")                                                                                 \
     X(LIST, target, "[]", 0, 0, NULL,                                                                                  \
-      "column of the target, by its name or its number from 0; several for several real targets; []: the last",        \
-      "data.format=csv")                                                                                               \
+      "column of the target, by its name or its number from 0; several for several real targets; []: the last; in "    \
+      "tar "                                                                                                           \
+      "files the field of a .json that holds the label",                                                               \
+      "data.format=csv|webdataset")                                                                                    \
     X(LIST, columns, "[]", 0, 0, NULL, "columns that the model reads; []: all but the target", "data.format=csv")      \
     X(LIST, ignore, "[]", 0, 0, NULL,                                                                                  \
       "columns to leave out; in evaluation also columns that the training table does not have", "data.format=csv")     \
@@ -207,6 +221,7 @@ typedef struct tri_dataset_ops {
     bool (*has)(const tri_data_config *config, tri_data_part part);
     bool
         splits; /* `open` knows of fractions; else only parts that there are are opened, and a fraction taken of them */
+    bool streams; /* files may be larger than memory: samples are shuffled in blocks that are read together */
     tri_status (*open)(const tri_data_config *config, tri_data_part part, tri_dataset **out);
     /* Or in place of `read`, for data that stay where they lie: one sample of an epoch, as the model gets it, a pure
      * function of (seed, epoch, index) that threads call at once. NULL: `read` is there. */
@@ -291,7 +306,11 @@ typedef struct tri_sampler {
     int64_t batch;  /* samples of a global batch */
     int64_t shards; /* V */
     bool shuffle;
+    int64_t block, buffer; /* samples: block > 1: a shuffle of blocks, and of the samples in each buffer of them, for
+                              more samples than those of a buffer; else of all samples */
 } tri_sampler;
+/* Sets what follows from the data set: count, block and buffer. */
+void tri_sampler_cover(tri_sampler *sampler, const tri_dataset *dataset, const tri_data_config *config);
 /* Planned samples of shard v in a full batch: (v + 1) B / V - v B / V. */
 int64_t tri_sampler_rows(const tri_sampler *sampler, int64_t shard);
 /* Samples of part v of the data set, and its place in the seed's permutation. */

@@ -23,6 +23,7 @@ static const struct {
                {TRI_DATA_NPY, &tri_dataset_npy},
                {TRI_DATA_CSV, &tri_dataset_csv},
                {TRI_DATA_IMAGES, &tri_dataset_images},
+               {TRI_DATA_WEBDATASET, &tri_dataset_webdataset},
                {TRI_DATA_SYNTHETIC, &tri_dataset_synthetic}};
 
 typedef struct known_dataset {
@@ -82,9 +83,7 @@ static tri_status find_format(const tri_data_config *config, const tri_dataset_o
         tri_fs_exists(config->path) ? TRI_EFORMAT : TRI_ENOTFOUND,
         "no data set at %s: looked for train-images-idx3-ubyte[.gz], data_batch_1.bin, train.bin, x_train.npy, "
         "x.npy, train.csv, or a .csv, .tsv or .npz file, train-00000.tokens, a .txt or .bin file, sub-folders of "
-        "images; "
-        "data.format "
-        "says which it is",
+        "images, .tar files; data.format says which it is",
         config->path);
 }
 
@@ -102,7 +101,7 @@ static tri_status check_info(const tri_dataset_info *info, const tri_data_config
 /* Image files are mostly normalized like this. */
 static const float imagenet_mean[] = {0.485f, 0.456f, 0.406f}, imagenet_deviation[] = {0.229f, 0.224f, 0.225f};
 
-static tri_status imagenet_fill(const tri_dataset_ops *ops, tri_dataset_info *info, const tri_data_config *config)
+static tri_status imagenet_fill(tri_dataset_info *info, const tri_data_config *config)
 {
     const bool rgb = info->dtype == TRI_U8 && info->sample.ndim == 3 && info->sample.dim[2] == 3;
     const bool asked = config->normalize == TRI_NORMALIZE_IMAGENET;
@@ -110,7 +109,7 @@ static tri_status imagenet_fill(const tri_dataset_ops *ops, tri_dataset_info *in
     if (asked && !rgb)
         return tri_fail(TRI_ECONFIG, "data.normalize: imagenet is for bytes [height, width, 3], the samples are %s %s",
                         tri_dtype_name(info->dtype), tri_shape_print(info->sample, text));
-    if (!asked && !(rgb && ops == &tri_dataset_images && config->normalize == TRI_NORMALIZE_AUTO))
+    if (!asked && !(rgb && info->decoders != NULL && config->normalize == TRI_NORMALIZE_AUTO))
         return TRI_OK;
     memcpy(info->mean, imagenet_mean, sizeof(imagenet_mean));
     memcpy(info->deviation, imagenet_deviation, sizeof(imagenet_deviation));
@@ -260,7 +259,7 @@ static tri_status opened_settle(tri_dataset *dataset, const tri_data_config *con
     if (info->count > 0 && dataset->ops->learn != NULL && config->table == NULL)
         TRI_TRY(learn(dataset, config));
     TRI_TRY(check_info(info, config, part));
-    return imagenet_fill(dataset->ops, info, config);
+    return imagenet_fill(info, config);
 }
 
 static tri_status open_files(const tri_data_config *config, const known_dataset *known, const tri_dataset_ops *ops,

@@ -13,7 +13,7 @@
 #include "data/stream.h"
 
 extern const tri_dataset_ops tri_dataset_idx, tri_dataset_cifar, tri_dataset_npy, tri_dataset_csv, tri_dataset_tokens,
-    tri_dataset_images, tri_dataset_synthetic;
+    tri_dataset_images, tri_dataset_webdataset, tri_dataset_synthetic;
 
 /* Dimensions of one sample: a batch of them must still be a tensor. */
 #define TRI_SAMPLE_MAX_DIMS (TRI_MAX_DIMS - 1)

@@ -36,11 +36,36 @@ int64_t tri_sampler_part_count(const tri_sampler *sampler, int64_t shard)
     return part_first(sampler, shard + 1) - part_first(sampler, shard);
 }
 
+void tri_sampler_cover(tri_sampler *sampler, const tri_dataset *dataset, const tri_data_config *config)
+{
+    sampler->count = dataset->info.count;
+    sampler->block = dataset->ops->streams ? config->shuffle_block : 0;
+    sampler->buffer = dataset->ops->streams ? config->shuffle_buffer : 0;
+}
+
+static bool in_blocks(const tri_sampler *sampler)
+{
+    return sampler->block > 1 && sampler->count > sampler->buffer;
+}
+
+/* Position `at` of `count` in an order of blocks: the blocks begin at a random place, and the samples that make no
+ * whole block come last. */
+static int64_t block_permute(tri_rng rng, int64_t at, int64_t count, int64_t block)
+{
+    const int64_t whole = count / block, begin = (int64_t)tri_rng_below(rng, 0, (uint64_t)count);
+    int64_t place = at;
+    if (at < whole * block)
+        place = (int64_t)tri_rng_permute(rng, (uint64_t)(at / block), (uint64_t)whole) * block + at % block;
+    return place < count - begin ? place + begin : place - (count - begin);
+}
+
 int64_t tri_sampler_part_index(const tri_sampler *sampler, int64_t shard, int64_t k)
 {
     if (sampler->shuffle) {
         tri_rng rng = {sampler->seed, tri_rng_stream("data parts", 0, 0)};
         uint64_t position = (uint64_t)(part_first(sampler, shard) + k);
+        if (in_blocks(sampler))
+            return block_permute(rng, (int64_t)position, sampler->count, sampler->block);
         return (int64_t)tri_rng_permute(rng, position, (uint64_t)sampler->count);
     }
     /* natural order: batch t is samples [t B, (t + 1) B) */
@@ -52,12 +77,30 @@ int64_t tri_sampler_part_index(const tri_sampler *sampler, int64_t shard, int64_
     return step * sampler->batch + before + (k - step * rows);
 }
 
+/* The k-th sample of a part: one of the buffer that position k of the part's order of blocks lies in. */
+static int64_t buffer_order(const tri_sampler *sampler, int64_t epoch, int64_t shard, int64_t k)
+{
+    const int64_t count = tri_sampler_part_count(sampler, shard), number = k / sampler->buffer;
+    const int64_t first = number * sampler->buffer, rest = count - first;
+    const int64_t size = rest < sampler->buffer ? rest : sampler->buffer;
+    const tri_rng buffers = {
+        sampler->seed, tri_rng_stream("data buffer", (uint64_t)epoch, (uint64_t)(number * sampler->shards + shard))};
+    const tri_rng blocks = {sampler->seed, tri_rng_stream("data order", (uint64_t)epoch, (uint64_t)shard)};
+    const int64_t at = first + (int64_t)tri_rng_permute(buffers, (uint64_t)(k - first), (uint64_t)size);
+    return block_permute(blocks, at, count, sampler->block);
+}
+
 void tri_sampler_orders(const tri_sampler *sampler, int64_t epoch, int64_t shard, int64_t first, int64_t count,
                         int64_t *order)
 {
     if (!sampler->shuffle) {
         for (int64_t i = 0; i < count; i++)
             order[i] = first + i;
+        return;
+    }
+    if (in_blocks(sampler)) {
+        for (int64_t i = 0; i < count; i++)
+            order[i] = buffer_order(sampler, epoch, shard, first + i);
         return;
     }
     tri_rng rng = {sampler->seed, tri_rng_stream("data order", (uint64_t)epoch, (uint64_t)shard)};

@@ -67,6 +67,12 @@ static uint64_t entry_make(uint64_t marks, int64_t generation)
     return entry;
 }
 
+/* Bit 0: it is shuffled; then 24 bits of the block and the rest of the buffer. */
+static uint64_t shuffle_word(const tri_ledger_plan *plan)
+{
+    return (uint64_t)plan->shuffle | (uint64_t)plan->block << 8 | (uint64_t)plan->buffer << 32;
+}
+
 static void head_make(const tri_ledger_plan *plan, int64_t first, char head[HEAD_NBYTES])
 {
     const uint64_t words[HEAD_WORDS] = {[WORD_MAGIC] = MAGIC,
@@ -75,7 +81,7 @@ static void head_make(const tri_ledger_plan *plan, int64_t first, char head[HEAD
                                         [WORD_COUNT] = (uint64_t)plan->count,
                                         [WORD_BATCH] = (uint64_t)plan->batch,
                                         [WORD_SHARDS] = (uint64_t)plan->shards,
-                                        [WORD_SHUFFLE] = plan->shuffle,
+                                        [WORD_SHUFFLE] = shuffle_word(plan),
                                         [WORD_DATA] = plan->data};
     for (int i = 0; i < HEAD_WORDS; i++)
         word_write(head + 8 * i, words[i]);
@@ -274,7 +280,8 @@ static bool head_is_good(const uint64_t *words)
 {
     return words[WORD_FIRST] < MOST_STEPS && words[WORD_COUNT] >= 1 && words[WORD_COUNT] <= MOST_SAMPLES &&
            words[WORD_SHARDS] >= 1 && words[WORD_SHARDS] <= MOST_SHARDS && words[WORD_BATCH] >= words[WORD_SHARDS] &&
-           words[WORD_BATCH] <= MOST_BATCH && words[WORD_SHUFFLE] <= 1;
+           words[WORD_BATCH] <= MOST_BATCH && (words[WORD_SHUFFLE] & 0xff) <= 1 &&
+           (words[WORD_SHUFFLE] < 0x100 || words[WORD_SHUFFLE] >> 32 > 0);
 }
 
 tri_status tri_ledger_load(const char *path, tri_ledger_view *view)
@@ -300,7 +307,9 @@ tri_status tri_ledger_load(const char *path, tri_ledger_view *view)
                                    .count = (int64_t)words[WORD_COUNT],
                                    .batch = (int64_t)words[WORD_BATCH],
                                    .shards = (int64_t)words[WORD_SHARDS],
-                                   .shuffle = words[WORD_SHUFFLE] != 0};
+                                   .shuffle = words[WORD_SHUFFLE] & 1,
+                                   .block = (int64_t)(words[WORD_SHUFFLE] >> 8 & 0xffffff),
+                                   .buffer = (int64_t)(words[WORD_SHUFFLE] >> 32)};
     view->first = (int64_t)words[WORD_FIRST];
     view->end = view->first + (int64_t)((nbytes - HEAD_NBYTES) / 8);
     return TRI_OK;

@@ -17,7 +17,8 @@
 typedef struct tri_ledger_plan {
     int64_t seed, count, batch, shards;
     bool shuffle;
-    uint64_t data; /* digest of the training set; 0: not known */
+    int64_t block, buffer; /* of samples that are shuffled in blocks; 0: all among each other */
+    uint64_t data;         /* digest of the training set; 0: not known */
 } tri_ledger_plan;
 
 typedef struct tri_ledger tri_ledger;

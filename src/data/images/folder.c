@@ -187,8 +187,7 @@ static int compare_files(const void *a, const void *b)
     return strcmp(left->path, right->path);
 }
 
-/* Leaves the files of a part. Files are sorted. */
-static tri_status split(tri_image_folder *folder, const tri_parts *parts, tri_data_part part)
+tri_status tri_image_folder_split(tri_image_folder *folder, const tri_parts *parts, tri_data_part part)
 {
     const int64_t count = (int64_t)folder->files.count;
     int32_t *classes = tri_alloc_zero((size_t)count + 1, sizeof(*classes));
@@ -276,7 +275,7 @@ static tri_status open_part(const tri_data_config *config, tri_data_part part, c
         status = strangers_check(folder);
     if (status == TRI_OK && folder->files.count > 0)
         qsort(folder->files.items, folder->files.count, sizeof(tri_image_file), compare_files);
-    return status == TRI_OK && !own ? split(folder, &parts, part) : status;
+    return status == TRI_OK && !own ? tri_image_folder_split(folder, &parts, part) : status; /* they are sorted */
 }
 
 tri_status tri_image_folder_open(const tri_data_config *config, tri_data_part part, tri_image_folder *out)
@@ -297,13 +296,18 @@ void tri_image_folder_fini(tri_image_folder *folder)
     tri_free(folder->root);
     tri_vector_fini(&folder->classes);
     tri_vector_fini(&folder->files);
+    tri_vector_fini(&folder->broken);
     tri_arena_fini(&folder->arena);
     *folder = (tri_image_folder){0};
 }
 
-char *tri_image_folder_path(const tri_image_folder *folder, const tri_image_file *file)
+tri_status tri_image_folder_place(const tri_image_folder *folder, const tri_image_file *file, tri_image_place *out)
 {
-    return tri_format("%s/%s", folder->root, file->path);
+    *out = (tri_image_place){.path = file->nbytes > 0 ? tri_strdup(file->path)
+                                                      : tri_format("%s/%s", folder->root, file->path),
+                             .at = file->at,
+                             .nbytes = file->nbytes};
+    return out->path != NULL ? TRI_OK : TRI_ENOMEM;
 }
 
 static tri_status list_below(const char *path, int depth, tri_vector *paths)

@@ -11,12 +11,14 @@
 
 #include "base/arena.h"
 #include "base/containers.h"
+#include "data/images/image.h"
 #include "data/parts.h"
 
 typedef struct tri_image_file {
-    const char *path; /* below the folder */
+    const char *path; /* below the folder; of a tar file, all of it */
     int64_t class;
-    uint64_t hash; /* of the path below the folder of classes: the order of samples */
+    uint64_t hash;       /* of the path below the folder of classes: the order of samples; in a tar file of the name */
+    uint64_t at, nbytes; /* within the tar file; nbytes 0: it is a file of its own */
 } tri_image_file;
 
 typedef struct tri_image_folder {
@@ -26,6 +28,8 @@ typedef struct tri_image_folder {
     tri_vector classes;  /* const char *: names */
     tri_vector files;    /* tri_image_file, in the order of samples */
     int64_t other_files; /* that have no image's ending */
+    int64_t tars;        /* files that the images lie in; 0: each is a file of its own */
+    tri_vector broken;   /* const char *: "path: reason" of samples that were left out */
 } tri_image_folder;
 
 /* Whether it can be one: it looks for a first image. */
@@ -35,7 +39,13 @@ bool tri_image_folder_has(const tri_data_config *config, tri_data_part part);
 /* The files of a part; none, where there is none of it. */
 tri_status tri_image_folder_open(const tri_data_config *config, tri_data_part part, tri_image_folder *out);
 void tri_image_folder_fini(tri_image_folder *folder);
-/* The whole path of a file; tri_free(). NULL: no memory. */
-char *tri_image_folder_path(const tri_image_folder *folder, const tri_image_file *file);
+/* Leaves the files of a part, which is a fraction of them. */
+tri_status tri_image_folder_split(tri_image_folder *folder, const tri_parts *parts, tri_data_part part);
+/* The same for tar files in WebDataset's form (tar/samples.h). Labels that are all whole numbers are the classes'
+ * numbers, else classes are numbered in the order of their labels' bytes. */
+tri_status tri_image_tar_open(const tri_data_config *config, tri_data_part part, tri_image_folder *out);
+bool tri_image_tar_has(const tri_data_config *config, tri_data_part part);
+/* Where a file lies; tri_free() the path. */
+tri_status tri_image_folder_place(const tri_image_folder *folder, const tri_image_file *file, tri_image_place *out);
 
 #endif

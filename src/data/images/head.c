@@ -229,43 +229,53 @@ static bool ends_well(const tri_image_format *format, const uint8_t *first, cons
 }
 
 /* Where the end looks wrong the decoder decides. */
-static tri_status tail_check(const char *path, const tri_image_format *format, const uint8_t *first, uint64_t nbytes)
+static tri_status tail_check(const tri_image_place *place, const tri_image_format *format, const uint8_t *first,
+                             uint64_t nbytes)
 {
     uint8_t tail[TAIL_NBYTES];
     size_t got;
     const uint64_t at = nbytes > TAIL_NBYTES ? nbytes - TAIL_NBYTES : 0;
-    TRI_TRY(tri_fs_read_part(path, at, tail, sizeof(tail), &got));
+    TRI_TRY(tri_image_place_read(place, at, tail, sizeof(tail), &got));
     if (ends_well(format, first, tail, got, nbytes))
         return TRI_OK;
     tri_image image;
-    TRI_TRY(tri_image_read(path, 1, &image));
+    TRI_TRY(tri_image_read(place, 1, &image));
     tri_free(image.pixels);
     return TRI_OK;
 }
 
-tri_status tri_image_head_read(const char *path, tri_image_head *out)
+/* The head lies behind the first bytes. */
+static tri_status head_search(const tri_image_place *place, uint64_t nbytes, tri_image_head *out)
+{
+    size_t got;
+    bool more;
+    uint8_t *all = tri_alloc_bulk((size_t)nbytes);
+    tri_status status = all != NULL ? tri_image_place_read(place, 0, all, (size_t)nbytes, &got) : TRI_ENOMEM;
+    if (status == TRI_OK)
+        status = tri_image_head_parse(all, got, true, tri_image_place_name(place), out, &more);
+    tri_free(all);
+    return status;
+}
+
+tri_status tri_image_head_read(const tri_image_place *place, tri_image_head *out)
 {
     uint8_t first[FIRST_NBYTES];
     size_t got;
-    uint64_t nbytes;
+    uint64_t nbytes = place->nbytes;
     bool more;
-    TRI_TRY(tri_fs_nbytes(path, &nbytes));
+    if (nbytes == 0)
+        TRI_TRY(tri_fs_nbytes(place->path, &nbytes));
+    const char *name = tri_image_place_name(place);
     if (nbytes > TRI_IMAGE_MAX_NBYTES)
-        return tri_fail(TRI_EFORMAT, "%s: a file of %" PRIu64 " bytes: want at most %" PRIu64, path, nbytes,
+        return tri_fail(TRI_EFORMAT, "%s: a file of %" PRIu64 " bytes: want at most %" PRIu64, name, nbytes,
                         TRI_IMAGE_MAX_NBYTES);
-    TRI_TRY(tri_fs_read_part(path, 0, first, sizeof(first), &got));
-    TRI_TRY(tri_image_head_parse(first, got, got == nbytes, path, out, &more));
+    TRI_TRY(tri_image_place_read(place, 0, first, sizeof(first), &got));
+    TRI_TRY(tri_image_head_parse(first, got, got == nbytes, name, out, &more));
     const tri_image_format *format = out->format;
     if (format->decode == NULL)
         return tri_fail(TRI_EUNSUPPORTED, "%s: a %s image, and this build has no %s (apt-get install %s, then build)",
-                        path, format->name, format->library, format->package);
-    if (more) {
-        char *all;
-        size_t all_nbytes;
-        TRI_TRY(tri_fs_read(path, TRI_IMAGE_MAX_NBYTES, &all, &all_nbytes));
-        tri_status status = tri_image_head_parse((const uint8_t *)all, all_nbytes, true, path, out, &more);
-        tri_free(all);
-        TRI_TRY(status);
-    }
-    return tail_check(path, format, first, nbytes);
+                        name, format->name, format->library, format->package);
+    if (more)
+        TRI_TRY(head_search(place, nbytes, out));
+    return tail_check(place, format, first, nbytes);
 }

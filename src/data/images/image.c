@@ -4,6 +4,7 @@
  */
 #include "data/images/image.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -118,12 +119,48 @@ tri_status tri_image_decode(const uint8_t *bytes, size_t nbytes, const char *ori
     return status;
 }
 
-tri_status tri_image_read(const char *path, int channels, tri_image *out)
+/* --- places --- */
+
+const char *tri_image_place_name(const tri_image_place *place)
+{
+    static _Thread_local char text[1200];
+    if (place->nbytes == 0)
+        return place->path;
+    snprintf(text, sizeof(text), "%s: the image at byte %" PRIu64, place->path, place->at);
+    return text;
+}
+
+tri_status tri_image_place_read(const tri_image_place *place, uint64_t first, void *bytes, size_t room, size_t *got)
+{
+    *got = 0;
+    if (place->nbytes > 0)
+        room = first >= place->nbytes ? 0 : room < place->nbytes - first ? room : (size_t)(place->nbytes - first);
+    return tri_fs_read_part(place->path, place->at + first, bytes, room, got);
+}
+
+static tri_status part_read(const tri_image_place *place, char **bytes, size_t *nbytes)
+{
+    if (place->nbytes > TRI_IMAGE_MAX_NBYTES)
+        return tri_fail(TRI_EFORMAT, "%s has %" PRIu64 " bytes: want at most %" PRIu64, tri_image_place_name(place),
+                        place->nbytes, TRI_IMAGE_MAX_NBYTES);
+    *bytes = tri_alloc((size_t)place->nbytes);
+    if (*bytes == NULL)
+        return TRI_ENOMEM;
+    tri_status status = tri_image_place_read(place, 0, *bytes, (size_t)place->nbytes, nbytes);
+    if (status == TRI_OK && *nbytes < place->nbytes)
+        status = tri_fail(TRI_EFORMAT, "%s: the file has become shorter", tri_image_place_name(place));
+    if (status != TRI_OK)
+        tri_free(*bytes);
+    return status;
+}
+
+tri_status tri_image_read(const tri_image_place *place, int channels, tri_image *out)
 {
     char *bytes;
     size_t nbytes;
-    TRI_TRY(tri_fs_read(path, TRI_IMAGE_MAX_NBYTES, &bytes, &nbytes));
-    tri_status status = tri_image_decode((const uint8_t *)bytes, nbytes, path, channels, out);
+    TRI_TRY(place->nbytes > 0 ? part_read(place, &bytes, &nbytes)
+                              : tri_fs_read(place->path, TRI_IMAGE_MAX_NBYTES, &bytes, &nbytes));
+    tri_status status = tri_image_decode((const uint8_t *)bytes, nbytes, tri_image_place_name(place), channels, out);
     tri_free(bytes);
     return status;
 }

@@ -53,12 +53,21 @@ typedef struct tri_image_head {
  * they are not the `whole` file. */
 tri_status tri_image_head_parse(const uint8_t *bytes, size_t nbytes, bool whole, const char *origin,
                                 tri_image_head *out, bool *more);
+/* An image file, or part of a larger file that is one. */
+typedef struct tri_image_place {
+    char *path;
+    uint64_t at, nbytes; /* nbytes 0: the whole file */
+} tri_image_place;
 /* The same of a file, of which only some is read. A file whose end is missing is TRI_EFORMAT. */
-tri_status tri_image_head_read(const char *path, tri_image_head *out);
+tri_status tri_image_head_read(const tri_image_place *place, tri_image_head *out);
 
 /* Decodes, turns by EXIF, converts to so many channels (as Pillow's convert()). */
 tri_status tri_image_decode(const uint8_t *bytes, size_t nbytes, const char *origin, int channels, tri_image *out);
-tri_status tri_image_read(const char *path, int channels, tri_image *out);
+tri_status tri_image_read(const tri_image_place *place, int channels, tri_image *out);
+/* For messages: the path, and the place within a larger file. */
+const char *tri_image_place_name(const tri_image_place *place);
+/* Some or all of its bytes, from `first` on; fewer only where it ends. */
+tri_status tri_image_place_read(const tri_image_place *place, uint64_t first, void *bytes, size_t room, size_t *got);
 
 /* The pixels [left, left + width) x [top, top + height) of the image's window, resized to whole_width x whole_height.
  */

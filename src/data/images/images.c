@@ -11,6 +11,7 @@
 
 #include <inttypes.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <string.h>
 #include <xxhash.h>
 
@@ -18,6 +19,7 @@
 #include "base/log.h"
 #include "data/augment.h"
 #include "data/formats.h"
+#include "data/shards.h"
 #include "data/workers.h"
 
 #define HEADS_LIMIT   100000 /* above, heads are read with the samples: opening a set of millions takes seconds then */
@@ -36,6 +38,7 @@ typedef struct images_dataset {
     tri_arena arena;       /* of names that the model gave, of broken */
     int64_t *numbers;      /* [classes of the folder] what each is to the model */
     bool skips;            /* data.broken */
+    char order[96];        /* "; shuffled in ...", where that is said */
     size_t cache_limit;    /* bytes */
     tri_mutex mutex;       /* guards the allocation of the cache, and `warned` */
     atomic_bool cached;    /* the two below are there, or will never be */
@@ -104,20 +107,19 @@ static void head_count(tri_image_counts *counts, const tri_image_head *head)
 static tri_status head_read(images_dataset *images, const tri_image_file *file, bool sized, char **first, bool *good)
 {
     tri_image_head head;
-    char *path = tri_image_folder_path(&images->folder, file);
-    if (path == NULL)
-        return TRI_ENOMEM;
-    tri_status status = tri_image_head_read(path, &head);
+    tri_image_place place;
+    TRI_TRY(tri_image_folder_place(&images->folder, file, &place));
+    tri_status status = tri_image_head_read(&place, &head);
     *good = status == TRI_OK;
     if (status == TRI_OK) {
         head_count(&images->counts, &head);
-        status = sized ? TRI_OK : size_check(images, path, &head, first);
+        status = sized ? TRI_OK : size_check(images, tri_image_place_name(&place), &head, first);
     } else if (status == TRI_EFORMAT && images->skips) {
         status = broken_add(images, tri_last_error());
     } else if (status == TRI_EFORMAT) {
         status = tri_fail_context(status, BROKEN);
     }
-    tri_free(path);
+    tri_free(place.path);
     return status;
 }
 
@@ -148,7 +150,7 @@ static tri_status plan_classes(images_dataset *images, const tri_data_config *co
     tri_dataset_info *info = &images->base.info;
     const int64_t found = (int64_t)images->folder.classes.count;
     if (config->classes < 0)
-        return tri_fail(TRI_ECONFIG, "data.classes: -1 is for real targets, and the sub-folders of %s are classes",
+        return tri_fail(TRI_ECONFIG, "data.classes: -1 is for real targets, and the images of %s have classes",
                         config->path);
     TRI_TRY(tri_target_plan(info, config, config->path, TRI_I32, found));
     if (info->classes < found)
@@ -167,10 +169,13 @@ static tri_status plan(images_dataset *images, const tri_data_config *config, tr
 {
     tri_dataset_info *info = &images->base.info;
     TRI_TRY(tri_image_fit_read(config, &images->fit));
-    TRI_TRY(tri_image_folder_open(config, part, &images->folder));
+    TRI_TRY(images->base.ops == &tri_dataset_webdataset ? tri_image_tar_open(config, part, &images->folder)
+                                                        : tri_image_folder_open(config, part, &images->folder));
     TRI_TRY(plan_classes(images, config));
     images->skips = config->broken == TRI_BROKEN_SKIP;
     images->cache_limit = (size_t)config->cache_mib << 20;
+    for (size_t i = 0; i < images->folder.broken.count; i++)
+        TRI_TRY(broken_add(images, *(const char **)tri_vector_at(&images->folder.broken, i)));
     const size_t listed = images->folder.files.count;
     TRI_TRY(heads_read(images));
     info->count = (int64_t)images->folder.files.count;
@@ -182,6 +187,10 @@ static tri_status plan(images_dataset *images, const tri_data_config *config, tr
     info->sample = tri_shape_make(3, (const int64_t[]){images->fit.height, images->fit.width, images->fit.channels});
     info->dtype = TRI_U8;
     info->decoders = tri_image_decoders();
+    if (images->folder.tars > 0 && config->shuffle && config->shuffle_block > 1 && info->count > config->shuffle_buffer)
+        snprintf(images->order, sizeof(images->order),
+                 "; shuffled in blocks of %" PRId64 " and among %" PRId64 " samples of them", config->shuffle_block,
+                 config->shuffle_buffer);
     return TRI_OK;
 }
 
@@ -198,12 +207,13 @@ static void images_close(tri_dataset *dataset)
     tri_free(images);
 }
 
-static tri_status images_open(const tri_data_config *config, tri_data_part part, tri_dataset **out)
+static tri_status open_as(const tri_dataset_ops *ops, const tri_data_config *config, tri_data_part part,
+                          tri_dataset **out)
 {
     images_dataset *images = tri_alloc_zero(1, sizeof(*images));
     if (images == NULL)
         return TRI_ENOMEM;
-    images->base.ops = &tri_dataset_images;
+    images->base.ops = ops;
     images->broken.each = sizeof(char *);
     tri_mutex_init(&images->mutex);
     tri_status status = plan(images, config, part);
@@ -213,6 +223,21 @@ static tri_status images_open(const tri_data_config *config, tri_data_part part,
     }
     *out = &images->base;
     return TRI_OK;
+}
+
+static tri_status images_open(const tri_data_config *config, tri_data_part part, tri_dataset **out)
+{
+    return open_as(&tri_dataset_images, config, part, out);
+}
+
+static tri_status webdataset_open(const tri_data_config *config, tri_data_part part, tri_dataset **out)
+{
+    return open_as(&tri_dataset_webdataset, config, part, out);
+}
+
+static bool webdataset_can(const tri_data_config *config)
+{
+    return tri_shards_can(config->path, ".tar");
 }
 
 static tri_status images_rename(tri_dataset *dataset, const tri_class_names *names)
@@ -253,13 +278,12 @@ static tri_status file_decode(const images_dataset *images, int64_t file, const 
 {
     tri_image image;
     tri_image_window window;
-    char *path = tri_image_folder_path(&images->folder, file_at(images, file));
-    if (path == NULL)
-        return TRI_ENOMEM;
-    tri_status status = tri_image_read(path, images->fit.channels, &image);
+    tri_image_place place;
+    TRI_TRY(tri_image_folder_place(&images->folder, file_at(images, file), &place));
+    tri_status status = tri_image_read(&place, images->fit.channels, &image);
     if (status == TRI_ENOTFOUND)
         status = tri_fail_context(status, "a file of the data set is gone");
-    tri_free(path);
+    tri_free(place.path);
     TRI_TRY(status);
     if (augment != NULL)
         tri_augment_window(augment, epoch, index, image.height, image.width, &window);
@@ -360,13 +384,15 @@ static tri_status images_fetch(tri_dataset *dataset, const tri_augment *augment,
 
 static tri_status file_hash(const images_dataset *images, const tri_image_file *file, uint64_t *hash)
 {
-    uint64_t nbytes;
+    tri_image_place place;
     const int64_t number = images->numbers[file->class];
-    char *path = tri_image_folder_path(&images->folder, file);
-    tri_status status = path != NULL ? tri_fs_nbytes(path, &nbytes) : TRI_ENOMEM;
-    tri_free(path);
+    TRI_TRY(tri_image_folder_place(&images->folder, file, &place));
+    uint64_t nbytes = place.nbytes;
+    tri_status status = nbytes > 0 ? TRI_OK : tri_fs_nbytes(place.path, &nbytes);
+    tri_free(place.path);
     TRI_TRY(status);
-    *hash = XXH3_64bits_withSeed(file->path, strlen(file->path), *hash);
+    *hash = file->nbytes > 0 ? XXH3_64bits_withSeed(&file->hash, sizeof(file->hash), *hash)
+                             : XXH3_64bits_withSeed(file->path, strlen(file->path), *hash);
     *hash = XXH3_64bits_withSeed(&nbytes, sizeof(nbytes), *hash);
     *hash = XXH3_64bits_withSeed(&number, sizeof(number), *hash);
     return TRI_OK;
@@ -394,6 +420,11 @@ static tri_status images_identify(tri_dataset *dataset, uint64_t hashes[2])
 }
 
 /* --- what is known of it --- */
+
+bool tri_images_is(const tri_dataset *dataset)
+{
+    return dataset->ops == &tri_dataset_images || dataset->ops == &tri_dataset_webdataset;
+}
 
 const tri_image_counts *tri_images_counts(const tri_dataset *dataset)
 {
@@ -429,11 +460,17 @@ static tri_status images_describe(const tri_dataset *dataset, tri_string *out)
     const tri_image_fit *fit = &images->fit;
     TRI_TRY(tri_string_appendf(out, "%" PRId64 " images", dataset->info.count));
     TRI_TRY(sizes_print(&images->counts, out));
-    TRI_TRY(tri_string_appendf(out, " in %" PRId64 " classes below %s", dataset->info.classes, images->folder.root));
+    TRI_TRY(tri_string_appendf(out, " in %" PRId64 " classes ", dataset->info.classes));
+    if (images->folder.tars > 0)
+        TRI_TRY(tri_string_appendf(out, "in %" PRId64 " tar files of %s", images->folder.tars, images->folder.root));
+    else
+        TRI_TRY(tri_string_appendf(out, "below %s", images->folder.root));
     TRI_TRY(tri_string_appendf(out, "; samples of %" PRId64 " x %" PRId64 " %s", fit->width, fit->height,
                                fit->channels == 3 ? "RGB" : "gray"));
     TRI_TRY(
         tri_string_append(out, fit->exact ? ", each side scaled by its own factor" : ", shorter side scaled, middle"));
+    if (images->order[0] != 0)
+        TRI_TRY(tri_string_append(out, images->order));
     if (images->broken.count > 0)
         TRI_TRY(tri_string_appendf(out, "; %zu broken files left out, the first: %s", images->broken.count,
                                    *(char **)tri_vector_at(&images->broken, 0)));
@@ -450,12 +487,14 @@ static void file_check(void *arg, int64_t index)
 {
     check_state *state = arg;
     tri_image image = {0};
-    char *path = tri_image_folder_path(&state->images->folder, file_at(state->images, index));
-    tri_status status = path != NULL ? tri_image_read(path, state->images->fit.channels, &image) : TRI_ENOMEM;
+    tri_image_place place;
+    tri_status status = tri_image_folder_place(&state->images->folder, file_at(state->images, index), &place);
+    if (status == TRI_OK)
+        status = tri_image_read(&place, state->images->fit.channels, &image);
     if (status == TRI_EFORMAT && (state->reasons[index] = tri_strdup(tri_last_error())) == NULL)
         status = TRI_ENOMEM;
     tri_free(image.pixels);
-    tri_free(path);
+    tri_free(place.path);
     if (status == TRI_OK || status == TRI_EFORMAT)
         return;
     tri_mutex_lock(&state->images->mutex);
@@ -491,6 +530,22 @@ const tri_dataset_ops tri_dataset_images = {
     .has = tri_image_folder_has,
     .splits = true,
     .open = images_open,
+    .classes = images_classes,
+    .fetch = images_fetch,
+    .identify = images_identify,
+    .describe = images_describe,
+    .rename = images_rename,
+    .close = images_close,
+};
+
+const tri_dataset_ops tri_dataset_webdataset = {
+    .name = "webdataset",
+    .does = "tar files of images and labels (WebDataset): a file, a folder, or a pattern such as train-{000..099}.tar",
+    .can = webdataset_can,
+    .has = tri_image_tar_has,
+    .splits = true,
+    .streams = true,
+    .open = webdataset_open,
     .classes = images_classes,
     .fetch = images_fetch,
     .identify = images_identify,

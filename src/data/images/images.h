@@ -14,6 +14,8 @@ typedef struct tri_image_counts {
     int64_t least_height, least_width, most_height, most_width;
 } tri_image_counts;
 
+/* Whether it is one of image files, in a folder or in tar files. */
+bool tri_images_is(const tri_dataset *dataset);
 /* Of a data set of images that is open: */
 const tri_image_counts *tri_images_counts(const tri_dataset *dataset);
 const tri_image_folder *tri_images_folder(const tri_dataset *dataset);

@@ -208,7 +208,7 @@ tri_status tri_job_open_train_data(tri_job *job, const tri_job_setup *setup, tri
         *dataset = NULL;
         return status;
     }
-    job->sampler.count = (*dataset)->info.count;
+    tri_sampler_cover(&job->sampler, *dataset, &job->config.data);
     job->steps_per_epoch = tri_sampler_steps(&job->sampler);
     job->steps = job->config.train.epochs * job->steps_per_epoch;
     if (job->config.train.steps > 0 && job->config.train.steps < job->steps)

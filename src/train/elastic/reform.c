@@ -165,7 +165,7 @@ static tri_status ranks_take(tri_job *job, tri_comm *comm)
     TRI_TRY(tri_mesh_open(&job->config.parallel, comm, &job->mesh));
     job->threads = tri_job_threads(&job->config, tri_comm_local_count(comm));
     tri_job_split_shards(job);
-    job->sampler.count = job->elastic.data->info.count;
+    tri_sampler_cover(&job->sampler, job->elastic.data, &job->config.data);
     if (job->rank > 0) {
         tri_console_close(job->console);
         job->console = NULL;

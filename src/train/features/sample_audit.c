@@ -38,6 +38,8 @@ static tri_ledger_plan plan_of(const tri_job *job)
                              .batch = sampler->batch,
                              .shards = sampler->shards,
                              .shuffle = sampler->shuffle,
+                             .block = sampler->block,
+                             .buffer = sampler->buffer,
                              .data = job->data.digest};
 }
 

@@ -64,9 +64,9 @@ static void expect_line(const char *line)
     (void)tri_options_set(&tri_data_options, &config, "image_color", color);
     assert_int_equal(tri_image_fit_read(&config, &fit), TRI_OK);
     snprintf(path, sizeof(path), IMAGE_FIXTURES "/%s", name);
-    assert_int_equal(tri_image_read(path, fit.channels, &image), TRI_OK);
+    assert_int_equal(tri_image_read(&(tri_image_place){.path = path}, fit.channels, &image), TRI_OK);
     tri_image_head head;
-    assert_int_equal(tri_image_head_read(path, &head), TRI_OK);
+    assert_int_equal(tri_image_head_read(&(tri_image_place){.path = path}, &head), TRI_OK);
     assert_true(head.height == image.height && head.width == image.width);
     if (fit.height == 0) {
         assert_true(image.height == height && image.width == width);
