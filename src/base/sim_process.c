@@ -44,25 +44,25 @@ void tri_sim_process_kill(tri_sim_process *process)
         return;
     process->dead = true;
     process->wake_ns = 0;
-    while (process->ears) {
-        tri_sim_ear *ear = process->ears;
+    while (process->listeners) {
+        tri_sim_listener *listener = process->listeners;
 
-        process->ears = ear->next;
-        ear->killed(ear->arg);
+        process->listeners = listener->next;
+        listener->killed(listener->arg);
     }
 }
 
-void tri_sim_process_hear(tri_sim_process *process, tri_sim_ear *ear)
+void tri_sim_process_hear(tri_sim_process *process, tri_sim_listener *listener)
 {
-    ear->next = process->ears;
-    process->ears = ear;
+    listener->next = process->listeners;
+    process->listeners = listener;
 }
 
-void tri_sim_process_unhear(tri_sim_process *process, tri_sim_ear *ear)
+void tri_sim_process_unhear(tri_sim_process *process, tri_sim_listener *listener)
 {
-    for (tri_sim_ear **at = &process->ears; *at; at = &(*at)->next) {
-        if (*at == ear) {
-            *at = ear->next;
+    for (tri_sim_listener **at = &process->listeners; *at; at = &(*at)->next) {
+        if (*at == listener) {
+            *at = listener->next;
             return;
         }
     }

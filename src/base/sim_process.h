@@ -17,11 +17,11 @@
 typedef struct tri_sim_process tri_sim_process;
 
 /* Who wants to know of its end, on the fiber that kills it. */
-typedef struct tri_sim_ear {
+typedef struct tri_sim_listener {
     void (*killed)(void *arg);
     void *arg;
-    struct tri_sim_ear *next;
-} tri_sim_ear;
+    struct tri_sim_listener *next;
+} tri_sim_listener;
 
 struct tri_sim_process {
     bool dead;
@@ -38,7 +38,7 @@ struct tri_sim_process {
     int64_t disk_until_ns;            /* its disk is full */
     int64_t clock_until_ns, clock_ns; /* its wall clock is wrong by so much */
     bool damages;                     /* a bit of the head of its next frame flips */
-    tri_sim_ear *ears;
+    tri_sim_listener *listeners;
 };
 
 /* This fiber, and those that it starts from now on, belong to it, which outlives them. NULL: to none. */
@@ -48,10 +48,10 @@ tri_sim_process *tri_sim_process_now(void);
 /* For so long. */
 void tri_sim_process_stop(tri_sim_process *process, int64_t ns);
 void tri_sim_process_kill(tri_sim_process *process);
-void tri_sim_process_hear(tri_sim_process *process, tri_sim_ear *ear);
+void tri_sim_process_hear(tri_sim_process *process, tri_sim_listener *listener);
 /* Was the caller part of one that is dead? Its fibers still unwind, but nothing of that is seen. */
 bool tri_sim_process_is_dead(void);
-void tri_sim_process_unhear(tri_sim_process *process, tri_sim_ear *ear);
+void tri_sim_process_unhear(tri_sim_process *process, tri_sim_listener *listener);
 /* Nothing passes between the two for so long, either way. */
 void tri_sim_process_cut(tri_sim_process *a, tri_sim_process *b, int64_t ns);
 /* When what is said now by one gets to the other, apart from the time that it takes: now, unless they are cut. */

@@ -58,7 +58,7 @@ void tri_lanes_wake(void *arg)
     tri_comm *comm = arg;
     tri_mutex_lock(&comm->lane_mutex);
     for (tri_lane *lane = comm->lanes; lane; lane = lane->next)
-        tri_bell_wake(&lane->pages[lane->group->rank]->bell);
+        tri_doorbell_wake(&lane->pages[lane->group->rank]->doorbell);
     tri_mutex_unlock(&comm->lane_mutex);
 }
 
@@ -91,7 +91,7 @@ static tri_status lane_create(tri_group *group, tri_lane **out)
         tri_lane_close(lane);
         return TRI_ENOMEM;
     }
-    tri_bell_prepare();
+    tri_doorbell_prepare();
     (void)tri_region_create(sizeof(tri_lane_page), &lane->own); /* a rank that has none says so to all */
     *out = lane;
     return TRI_OK;
@@ -200,7 +200,7 @@ static tri_status wait_long(tri_call *call, int peer, const _Atomic uint64_t *wo
                 tri_pause();
             continue;
         }
-        tri_bell_sleep(&lane->pages[call->group->rank]->bell, word, value, SLEEP_LIMIT_NS);
+        tri_doorbell_sleep(&lane->pages[call->group->rank]->doorbell, word, value, SLEEP_LIMIT_NS);
         if (atomic_load_explicit(word, memory_order_acquire) >= value)
             return TRI_OK;
         tri_status status = tri_call_look_around(call);
@@ -323,7 +323,7 @@ void tri_lane_post(const tri_lane *lane, const tri_call *call)
     atomic_store_explicit(&slot->number, lane->number, memory_order_release);
     for (int r = 0; r < group->count; r++) {
         if (r != group->rank)
-            tri_bell_ring(&lane->pages[r]->bell);
+            tri_doorbell_ring(&lane->pages[r]->doorbell);
     }
 }
 

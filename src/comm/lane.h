@@ -15,7 +15,7 @@
 
 #include "base/cache.h"
 #include "comm/comm_impl.h"
-#include "net/bell.h"
+#include "net/doorbell.h"
 #include "net/region.h"
 
 #define TRI_LANE_SLOTS          4
@@ -44,7 +44,7 @@ typedef struct tri_lane_notes {
 
 /* Written by its rank alone, read by all. */
 typedef struct tri_lane_page {
-    tri_bell bell;
+    tri_doorbell doorbell;
     _Alignas(TRI_LINES_APART) _Atomic uint64_t done; /* number of the latest call that this rank has finished */
     tri_lane_notes notes;
     tri_lane_slot slots[TRI_LANE_SLOTS];

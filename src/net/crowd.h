@@ -2,8 +2,8 @@
  *
  * crowd.h: the callers of a listener that have proven nothing yet: how many there may be, and which one is closed.
  *
- * One rule holds for every listener (store, parameter servers, meeting of ranks): the side that dials speaks first. A
- * crowd has a bounded share of the descriptors, and each address a share of the crowd. While it is crowded, a caller
+ * One rule holds for every listener (store, parameter servers, rendezvous of ranks): the side that dials speaks first.
+ * A crowd has a bounded share of the descriptors, and each address a share of the crowd. While it is crowded, a caller
  * that says nothing for 100 ms is closed. A crowd knows no sockets: the owner closes the callers that it is given.
  */
 #ifndef TRI_NET_CROWD_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * dial.c: the dialing side of a meeting, for one peer.
+ * dial.c: the dialing side of a rendezvous, for one peer.
  *
  * Invariant: hello 3, which makes a link, is sent on one try only: the first whose hello 2 is right ends the others.
  */
@@ -14,141 +14,143 @@
 
 #include "base/runtime.h"
 
-#define TALK_LIMIT_NS (5 * TRI_NS_PER_S)
-#define LANE_LIMIT_NS (2 * TRI_NS_PER_S) /* of a further connection: the peer is known to answer */
-#define TRY_EVERY_NS  (100 * TRI_NS_PER_MS)
-#define PAUSE_NS      (50 * TRI_NS_PER_MS)
+#define HANDSHAKE_LIMIT_NS (5 * TRI_NS_PER_S)
+#define LANE_LIMIT_NS      (2 * TRI_NS_PER_S) /* of a further connection: the peer is known to answer */
+#define TRY_EVERY_NS       (100 * TRI_NS_PER_MS)
+#define PAUSE_NS           (50 * TRI_NS_PER_MS)
 
 void tri_dial_init(net_dial *dial, int peer)
 {
     memset(dial, 0, sizeof *dial);
-    for (int i = 0; i < TRI_STRANDS_MAX; i++) {
-        dial->talks[i].fd = dial->talks[i].memory_fd = -1;
-        dial->talks[i].dialed = true;
-        dial->talks[i].peer = peer;
-        dial->talks[i].strands = 1;
+    for (int i = 0; i < TRI_LINK_SOCKETS_MAX; i++) {
+        dial->handshakes[i].fd = dial->handshakes[i].memory_fd = -1;
+        dial->handshakes[i].dialed = true;
+        dial->handshakes[i].peer = peer;
+        dial->handshakes[i].sockets = 1;
     }
 }
 
 void tri_dial_fini(net_dial *dial)
 {
-    for (int i = 0; i < TRI_STRANDS_MAX; i++)
-        tri_talk_drop(&dial->talks[i], "");
+    for (int i = 0; i < TRI_LINK_SOCKETS_MAX; i++)
+        tri_handshake_drop(&dial->handshakes[i], "");
 }
 
-void tri_met_close(tri_met *met)
+void tri_connected_peer_close(tri_connected_peer *connected)
 {
-    for (int i = 0; i < TRI_STRANDS_MAX; i++) {
-        if (met->fds[i] >= 0)
-            close(met->fds[i]);
-        met->fds[i] = -1;
+    for (int i = 0; i < TRI_LINK_SOCKETS_MAX; i++) {
+        if (connected->fds[i] >= 0)
+            close(connected->fds[i]);
+        connected->fds[i] = -1;
     }
-    if (met->memory_fd >= 0)
-        close(met->memory_fd);
-    met->memory_fd = -1;
-    met->strands = 0;
+    if (connected->memory_fd >= 0)
+        close(connected->memory_fd);
+    connected->memory_fd = -1;
+    connected->sockets = 0;
 }
 
-bool tri_met_is_complete(const tri_met *met)
+bool tri_connected_peer_is_complete(const tri_connected_peer *connected)
 {
-    for (int i = 0; i < met->strands; i++) {
-        if (met->fds[i] < 0)
+    for (int i = 0; i < connected->sockets; i++) {
+        if (connected->fds[i] < 0)
             return false;
     }
-    return met->strands > 0;
+    return connected->sockets > 0;
 }
 
-tri_status tri_met_take(const tri_meeting *is, net_talk *talk, tri_met *met)
+tri_status tri_connected_peer_take(const tri_rendezvous *is, net_handshake *handshake, tri_connected_peer *connected)
 {
-    if (is->memory_fd < 0 && talk->marks != is->marks)
+    if (is->memory_fd < 0 && handshake->marks != is->marks)
         return tri_fail(TRI_ECONFIG, "%s: rank %d has comm.encrypt = %s, rank %d has %s", is->name, is->rank,
-                        is->marks & TRI_MARK_ENCRYPTED ? "on" : "off", talk->peer,
-                        talk->marks & TRI_MARK_ENCRYPTED ? "on" : "off");
-    if (met->strands != talk->strands)
-        tri_met_close(met);
-    if (met->fds[talk->strand] >= 0)
-        close(met->fds[talk->strand]);
-    if (met->memory_fd >= 0)
-        close(met->memory_fd);
-    met->strands = talk->strands;
-    met->fds[talk->strand] = talk->fd;
-    memcpy(met->keys[talk->strand], talk->key, TRI_AUTH_NBYTES);
-    met->memory_fd = talk->memory_fd;
-    met->slot_kib = talk->slot_kib;
-    talk->fd = talk->memory_fd = -1;
+                        is->marks & TRI_MARK_ENCRYPTED ? "on" : "off", handshake->peer,
+                        handshake->marks & TRI_MARK_ENCRYPTED ? "on" : "off");
+    if (connected->sockets != handshake->sockets)
+        tri_connected_peer_close(connected);
+    if (connected->fds[handshake->socket] >= 0)
+        close(connected->fds[handshake->socket]);
+    if (connected->memory_fd >= 0)
+        close(connected->memory_fd);
+    connected->sockets = handshake->sockets;
+    connected->fds[handshake->socket] = handshake->fd;
+    memcpy(connected->keys[handshake->socket], handshake->key, TRI_AUTH_NBYTES);
+    connected->memory_fd = handshake->memory_fd;
+    connected->slot_kib = handshake->slot_kib;
+    handshake->fd = handshake->memory_fd = -1;
     return TRI_OK;
 }
 
 /* Did connect() end? */
-static bool is_connected(const net_talk *talk)
+static bool is_connected(const net_handshake *handshake)
 {
-    struct pollfd one = {.fd = talk->fd, .events = POLLOUT};
+    struct pollfd one = {.fd = handshake->fd, .events = POLLOUT};
 
-    return talk->stage == TALK_CONNECT && poll(&one, 1, 0) > 0;
+    return handshake->stage == HANDSHAKE_CONNECT && poll(&one, 1, 0) > 0;
 }
 
-static void talk_connected(const tri_meeting *is, net_talk *talk)
+static void handshake_connected(const tri_rendezvous *is, net_handshake *handshake)
 {
     int error = 0;
     socklen_t nbytes = sizeof error;
 
-    if (getsockopt(talk->fd, SOL_SOCKET, SO_ERROR, &error, &nbytes) != 0)
+    if (getsockopt(handshake->fd, SOL_SOCKET, SO_ERROR, &error, &nbytes) != 0)
         error = errno;
     if (error != 0) {
-        tri_talk_drop(talk, strerror(error));
+        tri_handshake_drop(handshake, strerror(error));
         return;
     }
-    if (is->trusts && !is->trusts(is->arg, talk->fd)) {
-        tri_talk_drop(talk, "belongs to another user");
+    if (is->trusts && !is->trusts(is->arg, handshake->fd)) {
+        tri_handshake_drop(handshake, "belongs to another user");
         return;
     }
-    if (talk->strand == 0)
-        talk->strands = is->strands ? is->strands(is->arg, talk->fd) : 1;
-    tri_entropy(talk->nonces[0], TRI_TALK_NONCE_NBYTES);
-    tri_talk_send_start(is, talk, 1);
+    if (handshake->socket == 0)
+        handshake->sockets = is->sockets ? is->sockets(is->arg, handshake->fd) : 1;
+    tri_entropy(handshake->nonces[0], TRI_HANDSHAKE_NONCE_NBYTES);
+    tri_handshake_send_start(is, handshake, 1);
 }
 
 /* Goes on with one talk; one that fails is idle then. */
-static void talk_continue(const tri_meeting *is, net_talk *talk, int64_t now_ns)
+static void handshake_continue(const tri_rendezvous *is, net_handshake *handshake, int64_t now_ns)
 {
-    if (is_connected(talk))
-        talk_connected(is, talk);
-    tri_talk_advance(is, talk);
-    if (talk->stage != TALK_IDLE && talk->stage != TALK_DONE && now_ns >= talk->limit_ns)
-        tri_talk_drop(talk, "does not answer");
+    if (is_connected(handshake))
+        handshake_connected(is, handshake);
+    tri_handshake_advance(is, handshake);
+    if (handshake->stage != HANDSHAKE_IDLE && handshake->stage != HANDSHAKE_DONE && now_ns >= handshake->limit_ns)
+        tri_handshake_drop(handshake, "does not answer");
 }
 
 /* ---- the first connection */
 
-static void try_failed(net_dial *dial, const net_talk *talk, int64_t now_ns)
+static void try_failed(net_dial *dial, const net_handshake *handshake, int64_t now_ns)
 {
-    dial->refused |= talk->refused;
-    snprintf(dial->why, sizeof dial->why, "%s", talk->why);
+    dial->refused |= handshake->refused;
+    snprintf(dial->why, sizeof dial->why, "%s", handshake->why);
     dial->next_ns = now_ns;
 }
 
 /* The next place, in a free talk. False: the peer offers no more. */
-static bool try_start(const tri_meeting *is, net_dial *dial, int64_t now_ns)
+static bool try_start(const tri_rendezvous *is, net_dial *dial, int64_t now_ns)
 {
-    tri_meeting_place place;
+    tri_rendezvous_place place;
 
-    if (dial->place >= TRI_STRANDS_MAX || !is->find(is->arg, is->addresses[dial->talks[0].peer], dial->place, &place))
+    if (dial->place >= TRI_LINK_SOCKETS_MAX ||
+        !is->find(is->arg, is->addresses[dial->handshakes[0].peer], dial->place, &place))
         return false;
-    /* As many talks as places, and each has one try a round: this one is idle. */
-    net_talk *talk = &dial->talks[dial->place];
+    /* As many handshakes as places, and each has one try a round: this one is idle. */
+    net_handshake *handshake = &dial->handshakes[dial->place];
 
-    talk->place = dial->place++;
+    handshake->place = dial->place++;
     dial->next_ns = now_ns + TRY_EVERY_NS;
-    tri_talk_dial(talk, &place, now_ns + TALK_LIMIT_NS);
-    if (talk->stage == TALK_IDLE)
-        try_failed(dial, talk, now_ns);
+    tri_handshake_dial(handshake, &place, now_ns + HANDSHAKE_LIMIT_NS);
+    if (handshake->stage == HANDSHAKE_IDLE)
+        try_failed(dial, handshake, now_ns);
     return true;
 }
 
-static tri_status round_end(const tri_meeting *is, net_dial *dial, int64_t now_ns)
+static tri_status round_end(const tri_rendezvous *is, net_dial *dial, int64_t now_ns)
 {
     if (dial->refused)
-        return tri_fail(TRI_EPEER, "%s: rank %d does not know the token of this job", is->name, dial->talks[0].peer);
+        return tri_fail(TRI_EPEER, "%s: rank %d does not know the token of this job", is->name,
+                        dial->handshakes[0].peer);
     dial->place = 0;
     dial->rounds++;
     dial->next_ns = now_ns + PAUSE_NS;
@@ -156,47 +158,47 @@ static tri_status round_end(const tri_meeting *is, net_dial *dial, int64_t now_n
 }
 
 /* A way is found: its talk becomes that of connection 0, the others begin at once. */
-static void way_found(net_dial *dial, const net_talk *talk, const tri_met *met)
+static void way_found(net_dial *dial, const net_handshake *handshake, const tri_connected_peer *connected)
 {
     dial->found = true;
     dial->place_count = dial->place;
-    dial->place = talk->place;
-    for (int i = 0; i < TRI_STRANDS_MAX; i++) {
-        tri_talk_drop(&dial->talks[i], "");
-        dial->talks[i].strand = i;
-        dial->talks[i].strands = met->strands;
-        dial->talks[i].place = -1;
-        dial->talks[i].stage = i == 0 || i >= met->strands ? TALK_DONE : TALK_IDLE;
+    dial->place = handshake->place;
+    for (int i = 0; i < TRI_LINK_SOCKETS_MAX; i++) {
+        tri_handshake_drop(&dial->handshakes[i], "");
+        dial->handshakes[i].socket = i;
+        dial->handshakes[i].sockets = connected->sockets;
+        dial->handshakes[i].place = -1;
+        dial->handshakes[i].stage = i == 0 || i >= connected->sockets ? HANDSHAKE_DONE : HANDSHAKE_IDLE;
     }
 }
 
-static tri_status tries_advance(const tri_meeting *is, net_dial *dial, tri_met *met, int64_t now_ns)
+static tri_status tries_advance(const tri_rendezvous *is, net_dial *dial, tri_connected_peer *connected, int64_t now_ns)
 {
-    for (int i = 0; i < TRI_STRANDS_MAX; i++) {
-        net_talk *talk = &dial->talks[i];
+    for (int i = 0; i < TRI_LINK_SOCKETS_MAX; i++) {
+        net_handshake *handshake = &dial->handshakes[i];
 
-        if (talk->stage == TALK_IDLE)
+        if (handshake->stage == HANDSHAKE_IDLE)
             continue;
-        talk_continue(is, talk, now_ns);
-        if (talk->stage == TALK_IDLE)
-            try_failed(dial, talk, now_ns);
-        if (talk->step < 3)
+        handshake_continue(is, handshake, now_ns);
+        if (handshake->stage == HANDSHAKE_IDLE)
+            try_failed(dial, handshake, now_ns);
+        if (handshake->step < 3)
             continue;
-        for (int j = 0; j < TRI_STRANDS_MAX; j++) {
+        for (int j = 0; j < TRI_LINK_SOCKETS_MAX; j++) {
             if (j != i)
-                tri_talk_drop(&dial->talks[j], "");
+                tri_handshake_drop(&dial->handshakes[j], "");
         }
-        if (talk->stage != TALK_DONE)
+        if (handshake->stage != HANDSHAKE_DONE)
             return TRI_OK;
-        TRI_TRY(tri_met_take(is, talk, met));
-        way_found(dial, talk, met);
+        TRI_TRY(tri_connected_peer_take(is, handshake, connected));
+        way_found(dial, handshake, connected);
         return TRI_OK;
     }
     while (now_ns >= dial->next_ns) {
         if (try_start(is, dial, now_ns))
             continue;
-        for (int i = 0; i < TRI_STRANDS_MAX; i++) {
-            if (dial->talks[i].stage != TALK_IDLE) {
+        for (int i = 0; i < TRI_LINK_SOCKETS_MAX; i++) {
+            if (dial->handshakes[i].stage != HANDSHAKE_IDLE) {
                 dial->next_ns = now_ns + TRY_EVERY_NS;
                 return TRI_OK;
             }
@@ -209,58 +211,60 @@ static tri_status tries_advance(const tri_meeting *is, net_dial *dial, tri_met *
 /* ---- the others */
 
 /* Where a further connection goes: with `spreads` round the places, beginning at the one that answered. */
-static void strand_start(const tri_meeting *is, net_dial *dial, net_talk *talk, int64_t now_ns)
+static void socket_start(const tri_rendezvous *is, net_dial *dial, net_handshake *handshake, int64_t now_ns)
 {
-    const char *address = is->addresses[talk->peer];
-    tri_meeting_place place;
+    const char *address = is->addresses[handshake->peer];
+    tri_rendezvous_place place;
 
-    while (dial->place_count < TRI_STRANDS_MAX && is->find(is->arg, address, dial->place_count, &place))
+    while (dial->place_count < TRI_LINK_SOCKETS_MAX && is->find(is->arg, address, dial->place_count, &place))
         dial->place_count++;
     if (!is->spreads)
-        talk->place = dial->place;
-    else if (talk->place < 0)
-        talk->place = (dial->place + talk->strand) % dial->place_count;
+        handshake->place = dial->place;
+    else if (handshake->place < 0)
+        handshake->place = (dial->place + handshake->socket) % dial->place_count;
     else
-        talk->place = (talk->place + 1) % dial->place_count;
-    if (!is->find(is->arg, address, talk->place, &place))
+        handshake->place = (handshake->place + 1) % dial->place_count;
+    if (!is->find(is->arg, address, handshake->place, &place))
         return;
-    tri_talk_dial(talk, &place, now_ns + LANE_LIMIT_NS);
+    tri_handshake_dial(handshake, &place, now_ns + LANE_LIMIT_NS);
 }
 
-static tri_status strands_advance(const tri_meeting *is, net_dial *dial, tri_met *met, int64_t now_ns)
+static tri_status sockets_advance(const tri_rendezvous *is, net_dial *dial, tri_connected_peer *connected,
+                                  int64_t now_ns)
 {
-    for (int i = 1; i < TRI_STRANDS_MAX; i++) {
-        net_talk *talk = &dial->talks[i];
+    for (int i = 1; i < TRI_LINK_SOCKETS_MAX; i++) {
+        net_handshake *handshake = &dial->handshakes[i];
 
-        if (talk->stage == TALK_DONE)
+        if (handshake->stage == HANDSHAKE_DONE)
             continue;
-        if (talk->stage == TALK_IDLE && now_ns >= talk->limit_ns)
-            strand_start(is, dial, talk, now_ns);
-        talk_continue(is, talk, now_ns);
-        if (talk->stage == TALK_DONE)
-            TRI_TRY(tri_met_take(is, talk, met));
-        else if (talk->stage == TALK_IDLE && now_ns >= talk->limit_ns) {
-            snprintf(dial->why, sizeof dial->why, "%s", talk->why);
-            talk->limit_ns = now_ns + PAUSE_NS;
+        if (handshake->stage == HANDSHAKE_IDLE && now_ns >= handshake->limit_ns)
+            socket_start(is, dial, handshake, now_ns);
+        handshake_continue(is, handshake, now_ns);
+        if (handshake->stage == HANDSHAKE_DONE)
+            TRI_TRY(tri_connected_peer_take(is, handshake, connected));
+        else if (handshake->stage == HANDSHAKE_IDLE && now_ns >= handshake->limit_ns) {
+            snprintf(dial->why, sizeof dial->why, "%s", handshake->why);
+            handshake->limit_ns = now_ns + PAUSE_NS;
         }
     }
     return TRI_OK;
 }
 
-tri_status tri_dial_advance(const tri_meeting *is, net_dial *dial, tri_met *met, int64_t now_ns)
+tri_status tri_dial_advance(const tri_rendezvous *is, net_dial *dial, tri_connected_peer *connected, int64_t now_ns)
 {
-    return dial->found ? strands_advance(is, dial, met, now_ns) : tries_advance(is, dial, met, now_ns);
+    return dial->found ? sockets_advance(is, dial, connected, now_ns) : tries_advance(is, dial, connected, now_ns);
 }
 
 int64_t tri_dial_next_ns(const net_dial *dial)
 {
     int64_t next_ns = dial->found ? TRI_FOREVER : dial->next_ns;
 
-    for (int i = 0; i < TRI_STRANDS_MAX; i++) {
-        const net_talk *talk = &dial->talks[i];
+    for (int i = 0; i < TRI_LINK_SOCKETS_MAX; i++) {
+        const net_handshake *handshake = &dial->handshakes[i];
 
-        if (talk->stage != TALK_DONE && (dial->found || talk->stage != TALK_IDLE) && talk->limit_ns < next_ns)
-            next_ns = talk->limit_ns;
+        if (handshake->stage != HANDSHAKE_DONE && (dial->found || handshake->stage != HANDSHAKE_IDLE) &&
+            handshake->limit_ns < next_ns)
+            next_ns = handshake->limit_ns;
     }
     return next_ns;
 }

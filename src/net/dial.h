@@ -9,10 +9,10 @@
 #ifndef TRI_NET_DIAL_H
 #define TRI_NET_DIAL_H
 
-#include "net/talk.h"
+#include "net/handshake.h"
 
 typedef struct net_dial {
-    net_talk talks[TRI_STRANDS_MAX]; /* before a way is found: tries; then one per connection */
+    net_handshake handshakes[TRI_LINK_SOCKETS_MAX]; /* before a way is found: tries; then one per connection */
     bool found;
     int place;       /* the next to try, or the one that answered */
     int place_count; /* tried in this round, or once found: known to be there, 0: not counted yet */
@@ -25,15 +25,15 @@ typedef struct net_dial {
 /* peer: a rank that is to be dialed. */
 void tri_dial_init(net_dial *dial, int peer);
 /* Goes on as far as it can without waiting; what is made is in *met. TRI_EPEER: does not know the token. */
-tri_status tri_dial_advance(const tri_meeting *is, net_dial *dial, tri_met *met, int64_t now_ns);
+tri_status tri_dial_advance(const tri_rendezvous *is, net_dial *dial, tri_connected_peer *connected, int64_t now_ns);
 /* When it must be called again at the latest. */
 int64_t tri_dial_next_ns(const net_dial *dial);
 void tri_dial_fini(net_dial *dial);
 
-/* Takes the connection of a talk that is done; one that stood in its place is closed. TRI_ECONFIG: the two sides do not
- * agree on what must be alike. */
-tri_status tri_met_take(const tri_meeting *is, net_talk *talk, tri_met *met);
-bool tri_met_is_complete(const tri_met *met);
-void tri_met_close(tri_met *met);
+/* Takes the connection of a handshake that is done; one that stood in its place is closed. TRI_ECONFIG: the two sides
+ * do not agree on what must be alike. */
+tri_status tri_connected_peer_take(const tri_rendezvous *is, net_handshake *handshake, tri_connected_peer *connected);
+bool tri_connected_peer_is_complete(const tri_connected_peer *connected);
+void tri_connected_peer_close(tri_connected_peer *connected);
 
 #endif

@@ -3,8 +3,9 @@
  * endpoint_tcp_call.c: how two ends of a connection prove to each other that they know the token: who calls, and who is
  * called.
  *
- * The hellos of the meeting of ranks (talk.h), between the caller as rank 1 and the listener as rank 0 of a crowd that
- * nobody has counted. A stranger costs a fixed number of bytes and its time is limited; of too many the oldest go.
+ * The hellos of the rendezvous of ranks (handshake.h), between the caller as rank 1 and the listener as rank 0 of a
+ * crowd that nobody has counted. A stranger costs a fixed number of bytes and its time is limited; of too many the
+ * oldest go.
  */
 #include <errno.h>
 #include <poll.h>
@@ -17,7 +18,7 @@
 #include "base/memory.h"
 #include "net/dial.h"
 #include "net/endpoint_tcp_impl.h"
-#include "net/tcp_meet.h"
+#include "net/tcp_rendezvous.h"
 
 #define STRANGER_NS     (5 * TRI_NS_PER_S)
 #define STRANGER_LIMIT  256
@@ -29,14 +30,14 @@ _Static_assert(sizeof(tcp_stranger) <= 1024, "docs/formats/wire.md says so");
 #define LISTENER 0
 #define CALLER   1
 
-static tri_meeting meeting_of(const tcp_endpoint *tcp, int rank)
+static tri_rendezvous rendezvous_of(const tcp_endpoint *tcp, int rank)
 {
-    return (tri_meeting){.name = tcp->base.name,
-                         .rank = rank,
-                         .world = TRI_MEETING_CROWD,
-                         .token = tcp->base.token,
-                         .memory_fd = -1,
-                         .marks = tcp->tls ? TRI_MARK_ENCRYPTED : 0};
+    return (tri_rendezvous){.name = tcp->base.name,
+                            .rank = rank,
+                            .world = TRI_RENDEZVOUS_CROWD,
+                            .token = tcp->base.token,
+                            .memory_fd = -1,
+                            .marks = tcp->tls ? TRI_MARK_ENCRYPTED : 0};
 }
 
 static void place_print(const tri_tcp_place *place, char text[TRI_ENDPOINT_FROM_NBYTES])
@@ -53,10 +54,10 @@ static void place_print(const tri_tcp_place *place, char text[TRI_ENDPOINT_FROM_
 static void stranger_destroy(tcp_endpoint *tcp, tcp_stranger *stranger)
 {
     tri_tls_close(stranger->tls);
-    if (stranger->talk.fd >= 0)
-        tri_endpoint_tcp_close(tcp, stranger->talk.fd);
-    stranger->talk.fd = -1;
-    tri_talk_drop(&stranger->talk, "");
+    if (stranger->handshake.fd >= 0)
+        tri_endpoint_tcp_close(tcp, stranger->handshake.fd);
+    stranger->handshake.fd = -1;
+    tri_handshake_drop(&stranger->handshake, "");
     if (stranger->fd >= 0)
         tri_endpoint_tcp_close(tcp, stranger->fd);
     tri_endpoint_node_remove(&stranger->all);
@@ -89,16 +90,16 @@ static void stranger_admit(tcp_endpoint *tcp, tcp_stranger *stranger)
 /* Its last hello was right. False: the stranger is gone. */
 static bool stranger_proven(tcp_endpoint *tcp, tcp_stranger *stranger)
 {
-    bool encrypts = stranger->talk.marks & TRI_MARK_ENCRYPTED;
+    bool encrypts = stranger->handshake.marks & TRI_MARK_ENCRYPTED;
 
-    stranger->fd = stranger->talk.fd;
-    stranger->talk.fd = -1;
+    stranger->fd = stranger->handshake.fd;
+    stranger->handshake.fd = -1;
     if (encrypts != (tcp->tls != NULL)) {
         stranger_refuse(tcp, stranger, encrypts ? "it has comm.encrypt = on" : "it has comm.encrypt = off");
         return false;
     }
     if (tri_tcp_tune(stranger->fd, tcp->base.config.timeout_s) != TRI_OK ||
-        (encrypts && tri_tls_open(tcp->tls, stranger->fd, false, stranger->talk.key, &stranger->tls) != TRI_OK)) {
+        (encrypts && tri_tls_open(tcp->tls, stranger->fd, false, stranger->handshake.key, &stranger->tls) != TRI_OK)) {
         stranger_refuse(tcp, stranger, tri_last_error());
         return false;
     }
@@ -107,21 +108,21 @@ static bool stranger_proven(tcp_endpoint *tcp, tcp_stranger *stranger)
 
 void tri_endpoint_tcp_stranger_advance(tcp_endpoint *tcp, tcp_stranger *stranger)
 {
-    tri_meeting is = meeting_of(tcp, LISTENER);
+    tri_rendezvous is = rendezvous_of(tcp, LISTENER);
     short events;
 
     if (stranger->fd < 0) {
-        tri_talk_advance(&is, &stranger->talk);
-        stranger->caller.has_spoken = stranger->talk.step > 1;
-        if (stranger->talk.stage == TALK_IDLE) {
+        tri_handshake_advance(&is, &stranger->handshake);
+        stranger->caller.has_spoken = stranger->handshake.step > 1;
+        if (stranger->handshake.stage == HANDSHAKE_IDLE) {
             /* Who leaves before a hello is whole was looking for an open port, or has found a nearer place. */
-            if (stranger->talk.done_nbytes == TRI_HELLO_NBYTES)
-                stranger_refuse(tcp, stranger, stranger->talk.why);
+            if (stranger->handshake.done_nbytes == TRI_HELLO_NBYTES)
+                stranger_refuse(tcp, stranger, stranger->handshake.why);
             else
                 stranger_destroy(tcp, stranger);
             return;
         }
-        if (stranger->talk.stage != TALK_DONE || !stranger_proven(tcp, stranger))
+        if (stranger->handshake.stage != HANDSHAKE_DONE || !stranger_proven(tcp, stranger))
             return;
     }
     if (stranger->tls) {
@@ -147,7 +148,7 @@ static void stranger_create(tcp_endpoint *tcp, int fd, const tri_tcp_place *from
     stranger->fd = -1;
     stranger->limit_ns = tri_now_ns() + STRANGER_NS;
     place_print(from, stranger->from);
-    tri_talk_answer(&stranger->talk, fd, stranger->limit_ns);
+    tri_handshake_answer(&stranger->handshake, fd, stranger->limit_ns);
     tri_endpoint_node_append(&tcp->strangers, &stranger->all);
     tri_crowd_add(&tcp->crowd, &stranger->caller, tri_caller_address(&from->any), tri_now_ns());
     if (!tri_endpoint_tcp_watch(tcp, EPOLL_CTL_ADD, fd, TRI_ENDPOINT_TCP_EVENTS, &stranger->source))
@@ -239,7 +240,7 @@ void tri_endpoint_tcp_strangers_close(tcp_endpoint *tcp)
 
 /* ---- who is called */
 
-static bool place_find(void *arg, const char *address, int attempt, tri_meeting_place *place)
+static bool place_find(void *arg, const char *address, int attempt, tri_rendezvous_place *place)
 {
     const tcp_endpoint *tcp = arg;
     tri_tcp_place found[TRI_TCP_PLACES_MAX];
@@ -263,23 +264,24 @@ static tri_status dial_wait(tcp_endpoint *tcp, struct pollfd *polls, nfds_t coun
     return polls[count].revents ? tri_endpoint_tcp_poll(&tcp->base, 0) : TRI_OK;
 }
 
-static tri_status place_reach(tcp_endpoint *tcp, const tri_meeting *is, net_dial *dial, tri_met *met, bool once,
-                              int64_t deadline_ns)
+static tri_status place_reach(tcp_endpoint *tcp, const tri_rendezvous *is, net_dial *dial,
+                              tri_connected_peer *connected, bool once, int64_t deadline_ns)
 {
     for (;;) {
-        struct pollfd polls[TRI_STRANDS_MAX + 1];
+        struct pollfd polls[TRI_LINK_SOCKETS_MAX + 1];
         int64_t now_ns = tri_now_ns(), until_ns;
         nfds_t count = 0;
 
-        TRI_TRY(tri_dial_advance(is, dial, met, now_ns));
-        if (tri_met_is_complete(met))
+        TRI_TRY(tri_dial_advance(is, dial, connected, now_ns));
+        if (tri_connected_peer_is_complete(connected))
             return TRI_OK;
         if (now_ns >= deadline_ns || (once && dial->rounds > 0))
             return tri_fail(TRI_EPEER, "%s", dial->why[0] ? dial->why : "nobody answers");
-        for (int i = 0; i < TRI_STRANDS_MAX; i++) {
-            if (dial->talks[i].fd >= 0)
-                polls[count++] = (struct pollfd){.fd = dial->talks[i].fd,
-                                                 .events = dial->talks[i].stage == TALK_RECEIVE ? POLLIN : POLLOUT};
+        for (int i = 0; i < TRI_LINK_SOCKETS_MAX; i++) {
+            if (dial->handshakes[i].fd >= 0)
+                polls[count++] =
+                    (struct pollfd){.fd = dial->handshakes[i].fd,
+                                    .events = dial->handshakes[i].stage == HANDSHAKE_RECEIVE ? POLLIN : POLLOUT};
         }
         until_ns = tri_dial_next_ns(dial);
         TRI_TRY(dial_wait(tcp, polls, count, until_ns < deadline_ns ? until_ns : deadline_ns));
@@ -307,7 +309,7 @@ static tri_status encryption_begin(tcp_endpoint *tcp, int fd, const unsigned cha
     return status;
 }
 
-/* What is known of it, without the ranks of the meeting. */
+/* What is known of it, without the ranks of the rendezvous. */
 static tri_status dial_fail(const net_dial *dial, const char *address, tri_status status)
 {
     int host_nbytes = (int)strcspn(address, ",");
@@ -337,8 +339,8 @@ tri_status tri_endpoint_tcp_dial(tri_endpoint *endpoint, const char *address, bo
                                  tri_connection **out)
 {
     tcp_endpoint *tcp = (tcp_endpoint *)endpoint;
-    tri_meeting is = meeting_of(tcp, CALLER);
-    tri_met met = {.memory_fd = -1};
+    tri_rendezvous is = rendezvous_of(tcp, CALLER);
+    tri_connected_peer connected = {.memory_fd = -1};
     tri_tcp_place places[TRI_TCP_PLACES_MAX], place = {.any = {.sa_family = AF_UNSPEC}};
     socklen_t nbytes = sizeof place;
     char from[TRI_ENDPOINT_FROM_NBYTES];
@@ -352,23 +354,23 @@ tri_status tri_endpoint_tcp_dial(tri_endpoint *endpoint, const char *address, bo
     is.addresses = &address;
     is.find = place_find;
     is.arg = tcp;
-    memset(met.fds, -1, sizeof met.fds);
+    memset(connected.fds, -1, sizeof connected.fds);
     tri_dial_init(&dial, LISTENER);
-    status = place_reach(tcp, &is, &dial, &met, once, deadline_ns);
+    status = place_reach(tcp, &is, &dial, &connected, once, deadline_ns);
     tri_dial_fini(&dial);
     if (status == TRI_OK)
-        status = tri_tcp_tune(met.fds[0], endpoint->config.timeout_s);
+        status = tri_tcp_tune(connected.fds[0], endpoint->config.timeout_s);
     if (status == TRI_OK && tcp->tls)
-        status = encryption_begin(tcp, met.fds[0], met.keys[0], deadline_ns, &tls);
+        status = encryption_begin(tcp, connected.fds[0], connected.keys[0], deadline_ns, &tls);
     if (status != TRI_OK) {
-        tri_met_close(&met);
+        tri_connected_peer_close(&connected);
         return dial_fail(&dial, address, status);
     }
-    if (getpeername(met.fds[0], &place.any, &nbytes) == 0)
+    if (getpeername(connected.fds[0], &place.any, &nbytes) == 0)
         place_print(&place, from);
     else
         snprintf(from, sizeof from, "somebody");
-    TRI_TRY(tri_endpoint_tcp_connection(tcp, met.fds[0], tls, EPOLL_CTL_ADD, from, &connection));
+    TRI_TRY(tri_endpoint_tcp_connection(tcp, connected.fds[0], tls, EPOLL_CTL_ADD, from, &connection));
     connection->base.is_near = is_near(connection->fd, &place);
     *out = &connection->base;
     return TRI_OK;

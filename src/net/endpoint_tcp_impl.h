@@ -12,7 +12,7 @@
 #include "net/crowd.h"
 #include "net/endpoint_impl.h"
 #include "net/handshake.h"
-#include "net/talk.h"
+#include "net/rendezvous.h"
 #include "net/tcp_address.h"
 #include "net/tls.h"
 
@@ -33,8 +33,8 @@ typedef struct tcp_stranger {
     tcp_source source;
     tri_caller caller; /* of tcp->crowd */
     endpoint_node all; /* of tcp->strangers, the oldest first */
-    net_talk talk;
-    int fd;           /* when the talk is done */
+    net_handshake handshake;
+    int fd;           /* when the handshake is done */
     tri_tls *tls;     /* from then on */
     int64_t limit_ns; /* to be done */
     char from[TRI_ENDPOINT_FROM_NBYTES];

@@ -1,290 +1,271 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * handshake.c: the meeting of ranks: one poll loop over the listeners, the peers dialed, and whoever calls.
+ * handshake.c: one handshake of a rendezvous: three hellos, and the memory that travels with them.
  *
- * Invariant: a listener takes a link as made only when the third hello has come, so a caller that gave up in between
- * and dials again replaces its earlier try.
+ * Bytes of a stranger are looked at only after their length is right.
  */
 #include "net/handshake.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "base/log.h"
-#include "base/memory.h"
-#include "base/wait.h"
-#include "net/crowd.h"
-#include "net/dial.h"
-#include "net/tcp_address.h"
+#define XXH_INLINE_ALL
+#include <xxhash.h>
 
-#define CALL_LIMIT_NS (5 * TRI_NS_PER_S)
-#define BROKEN_NS     (5 * TRI_NS_PER_MS)   /* between two looks at whether it is in vain */
-#define STRANGERS     64                    /* callers beyond the world that may talk at once */
-#define ACCEPT_LIMIT  256                   /* at a time: those that have called get their turn, too */
-#define ACCEPT_NS     (100 * TRI_NS_PER_MS) /* until the next accept() where there are no descriptors */
+#include "base/runtime.h"
+#include "net/auth.h"
+#include "net/bytes.h"
 
-typedef struct meeting_call {
-    tri_caller caller;
-    net_talk talk;
-    struct meeting_call *next_free;
-} meeting_call;
-
-typedef struct meeting {
-    const tri_meeting *is;
-    tri_met *met;
-    net_dial *dials;                  /* [rank]: the lower ones */
-    meeting_call *calls, *free_calls; /* [crowd.limit], and those that are not in the crowd */
-    tri_crowd crowd;
-    int64_t accept_after_ns;
-    struct pollfd *polls;
-} meeting;
-
-static bool is_expected(const tri_meeting *is, int peer)
+void tri_handshake_drop(net_handshake *handshake, const char *why)
 {
-    return peer != is->rank && is->addresses[peer];
+    if (handshake->fd >= 0)
+        close(handshake->fd);
+    if (handshake->memory_fd >= 0)
+        close(handshake->memory_fd);
+    handshake->fd = handshake->memory_fd = -1;
+    handshake->stage = HANDSHAKE_IDLE;
+    handshake->step = 0;
+    handshake->limit_ns = 0;
+    snprintf(handshake->why, sizeof handshake->why, "%s", why);
 }
 
-static void call_end(meeting *all, meeting_call *call)
+/* The proof of the side that sends `step`. */
+static tri_status hello_prove(const tri_rendezvous *is, const net_handshake *handshake, int step, int from, int to,
+                              uint32_t about, unsigned char proof[TRI_AUTH_NBYTES])
 {
-    tri_talk_drop(&call->talk, "");
-    tri_crowd_remove(&all->crowd, &call->caller);
-    call->next_free = all->free_calls;
-    all->free_calls = call;
+    unsigned char message[16 + 20 + 2 * TRI_HANDSHAKE_NONCE_NBYTES] = "trireme link 2";
+
+    tri_bytes_write_u32(message + 16, (uint32_t)step);
+    tri_bytes_write_u32(message + 20, (uint32_t)from);
+    tri_bytes_write_u32(message + 24, (uint32_t)to);
+    tri_bytes_write_u32(message + 28, (uint32_t)is->world);
+    tri_bytes_write_u32(message + 32, about);
+    memcpy(message + 36, handshake->nonces, 2 * TRI_HANDSHAKE_NONCE_NBYTES);
+    return tri_auth_prove(is->token, message, sizeof message, proof);
 }
 
-static meeting_call *call_of(tri_caller *caller)
+/* What the hello says of the link: shm: the ring of the sender; tcp: which connection it is, of how many. */
+static uint32_t about_link(const tri_rendezvous *is, const net_handshake *handshake)
 {
-    return tri_container_of(caller, meeting_call, caller);
+    return is->memory_fd >= 0 ? is->slot_kib
+                              : (uint32_t)handshake->socket | (uint32_t)handshake->sockets << 8 | is->marks << 16;
 }
 
-/* Takes the socket. */
-static void call_begin(meeting *all, int fd, uint64_t from, int64_t now_ns)
+/* False: cannot be. */
+static bool about_read(const tri_rendezvous *is, net_handshake *handshake, uint32_t about)
 {
-    meeting_call *call;
-    tri_caller *leaves;
+    int socket = (int)(about & 0xff), sockets = (int)(about >> 8 & 0xff);
 
-    if ((all->is->trusts && !all->is->trusts(all->is->arg, fd)) ||
-        !tri_crowd_admits(&all->crowd, from, now_ns, &leaves)) {
-        close(fd);
-        return;
+    if (is->memory_fd >= 0) {
+        handshake->slot_kib = about;
+        handshake->socket = 0;
+        handshake->sockets = 1;
+        return true;
     }
-    if (leaves)
-        call_end(all, call_of(leaves));
-    call = all->free_calls;
-    all->free_calls = call->next_free;
-    tri_talk_answer(&call->talk, fd, now_ns + CALL_LIMIT_NS);
-    tri_crowd_add(&all->crowd, &call->caller, from, now_ns);
-}
-
-static void calls_accept(meeting *all, int listener, int64_t now_ns)
-{
-    for (int left = ACCEPT_LIMIT; left > 0; left--) {
-        tri_tcp_place from = {.any = {.sa_family = AF_UNSPEC}};
-        socklen_t nbytes = sizeof from;
-        int fd = accept4(listener, &from.any, &nbytes, SOCK_CLOEXEC | SOCK_NONBLOCK);
-
-        if (fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS))
-            all->accept_after_ns = now_ns + ACCEPT_NS;
-        if (fd < 0)
-            return;
-        call_begin(all, fd, tri_caller_address(&from.any), now_ns);
-    }
-}
-
-static tri_status calls_advance(meeting *all, int64_t now_ns)
-{
-    tri_caller *next;
-    int64_t next_ns;
-
-    for (tri_caller *caller = all->crowd.all.first; caller; caller = next) {
-        net_talk *talk = &call_of(caller)->talk;
-        tri_status status = TRI_OK;
-
-        next = caller->next[TRI_IN_CROWD];
-        tri_talk_advance(all->is, talk);
-        caller->has_spoken = talk->step > 1;
-        if (talk->stage == TALK_DONE)
-            status = tri_met_take(all->is, talk, &all->met[talk->peer]);
-        else if (talk->stage != TALK_IDLE && now_ns < talk->limit_ns)
-            continue;
-        call_end(all, call_of(caller));
-        TRI_TRY(status);
-    }
-    while ((next = tri_crowd_silent(&all->crowd, now_ns, &next_ns)) != NULL)
-        call_end(all, call_of(next));
-    return TRI_OK;
-}
-
-static void poll_add(meeting *all, nfds_t *count, const net_talk *talk)
-{
-    if (talk->fd >= 0)
-        all->polls[(*count)++] =
-            (struct pollfd){.fd = talk->fd, .events = talk->stage == TALK_RECEIVE ? POLLIN : POLLOUT};
-}
-
-/* Waits until something can go on. */
-static void meeting_wait(meeting *all, int64_t until_ns)
-{
-    nfds_t count = 0;
-    int64_t now_ns = tri_now_ns(), next_ns;
-
-    (void)tri_crowd_silent(&all->crowd, now_ns, &next_ns);
-    until_ns = next_ns < until_ns ? next_ns : until_ns;
-    if (all->accept_after_ns > now_ns)
-        until_ns = all->accept_after_ns < until_ns ? all->accept_after_ns : until_ns;
-    for (int i = 0; i < all->is->listener_count && all->accept_after_ns <= now_ns; i++)
-        all->polls[count++] = (struct pollfd){.fd = all->is->listeners[i], .events = POLLIN};
-    for (int peer = 0; peer < all->is->rank; peer++) {
-        if (!is_expected(all->is, peer))
-            continue;
-        for (int i = 0; i < TRI_STRANDS_MAX; i++)
-            poll_add(all, &count, &all->dials[peer].talks[i]);
-        if (tri_dial_next_ns(&all->dials[peer]) < until_ns)
-            until_ns = tri_dial_next_ns(&all->dials[peer]);
-    }
-    for (tri_caller *caller = all->crowd.all.first; caller; caller = caller->next[TRI_IN_CROWD]) {
-        const net_talk *talk = &call_of(caller)->talk;
-
-        poll_add(all, &count, talk);
-        until_ns = talk->limit_ns < until_ns ? talk->limit_ns : until_ns;
-    }
-    if (until_ns > now_ns + (all->is->broken ? BROKEN_NS : TRI_WAIT_SLICE_NS))
-        until_ns = now_ns + (all->is->broken ? BROKEN_NS : TRI_WAIT_SLICE_NS);
-    poll(all->polls, count, until_ns <= now_ns ? 0 : (int)((until_ns - now_ns) / TRI_NS_PER_MS) + 1);
-}
-
-#define LATE_NBYTES 512
-
-/* Why a peer has no link yet; NULL: it has one, or needs none. */
-static const char *late_why(const meeting *all, int peer)
-{
-    if (!is_expected(all->is, peer) || tri_met_is_complete(&all->met[peer]))
-        return NULL;
-    if (peer >= all->is->rank)
-        return "has not called";
-    return all->dials[peer].why[0] ? all->dials[peer].why : "does not answer";
-}
-
-/* "rank 1 does not answer; rank 2 has not called" */
-static void late_write(const meeting *all, char text[LATE_NBYTES])
-{
-    size_t used = 0;
-
-    text[0] = 0;
-    for (int peer = 0; peer < all->is->world && used < LATE_NBYTES - 1; peer++) {
-        const char *why = late_why(all, peer);
-
-        if (why == NULL)
-            continue;
-        used += (size_t)snprintf(text + used, LATE_NBYTES - used, "%srank %d %s", used ? "; " : "", peer, why);
-        if (used > LATE_NBYTES - 1)
-            used = LATE_NBYTES - 1;
-    }
-}
-
-/* Where ranks come and go, the membership decides what a stop signal does. */
-static tri_status meeting_check(meeting *all, tri_wait *wait, int64_t now_ns, int64_t deadline_ns)
-{
-    char late[LATE_NBYTES];
-
-    if (all->is->broken && atomic_load(all->is->broken))
-        return tri_fail(TRI_EPEER, "%s: a rank has ended before rank %d was linked to all", all->is->name,
-                        all->is->rank);
-    if (!all->is->broken)
-        TRI_TRY(tri_wait_check("connecting to the other ranks"));
-    if (now_ns >= deadline_ns) {
-        for (int peer = 0; all->is->late && peer < all->is->world; peer++)
-            if (late_why(all, peer))
-                all->is->late(all->is->arg, peer, late_why(all, peer));
-        late_write(all, late);
-        return tri_fail(TRI_ETIMEOUT, "%s: rank %d is not linked to all within %lld s: %s", all->is->name,
-                        all->is->rank, tri_wait_limit_s(wait, deadline_ns), late);
-    }
-    if (tri_wait_is_long(wait)) {
-        late_write(all, late);
-        tri_log(TRI_LOG_WARN, "%s: rank %d of %d waits for connections: %s", all->is->name, all->is->rank,
-                all->is->world, late);
-    }
-    return TRI_OK;
-}
-
-static tri_status meeting_run(meeting *all, int64_t deadline_ns)
-{
-    tri_wait wait;
-
-    tri_wait_begin(&wait);
-    for (;;) {
-        int64_t now_ns = tri_now_ns();
-        bool complete = true;
-
-        for (int peer = 0; peer < all->is->rank; peer++) {
-            if (is_expected(all->is, peer))
-                TRI_TRY(tri_dial_advance(all->is, &all->dials[peer], &all->met[peer], now_ns));
-        }
-        for (int i = 0; i < all->is->listener_count && now_ns >= all->accept_after_ns; i++)
-            calls_accept(all, all->is->listeners[i], now_ns);
-        TRI_TRY(calls_advance(all, now_ns));
-        for (int peer = 0; peer < all->is->world; peer++)
-            complete &= !is_expected(all->is, peer) || tri_met_is_complete(&all->met[peer]);
-        if (complete)
-            return TRI_OK;
-        TRI_TRY(meeting_check(all, &wait, now_ns, deadline_ns));
-        meeting_wait(all, deadline_ns);
-    }
-}
-
-static bool meeting_init(meeting *all, const tri_meeting *is)
-{
-    size_t world = (size_t)is->world, rank = (size_t)is->rank;
-
-    *all = (meeting){.is = is};
-    /* A single host may have all ranks but this one: their connections are an address's share. */
-    tri_crowd_init(&all->crowd, 2 * TRI_STRANDS_MAX * is->world + STRANGERS);
-    all->met = tri_alloc_zero(world, sizeof *all->met);
-    all->dials = tri_alloc_zero(rank + 1, sizeof *all->dials);
-    all->calls = tri_alloc_zero((size_t)all->crowd.limit, sizeof *all->calls);
-    all->polls = tri_alloc_zero((size_t)is->listener_count + TRI_STRANDS_MAX * rank + (size_t)all->crowd.limit,
-                                sizeof *all->polls);
-    if (!all->met || !all->dials || !all->calls || !all->polls)
+    if (sockets < 1 || sockets > TRI_LINK_SOCKETS_MAX || socket >= sockets)
         return false;
-    for (size_t i = 0; i < world; i++) {
-        all->met[i].memory_fd = -1;
-        for (int strand = 0; strand < TRI_STRANDS_MAX; strand++)
-            all->met[i].fds[strand] = -1;
-    }
-    for (size_t i = 0; i < rank; i++)
-        tri_dial_init(&all->dials[i], (int)i);
-    for (int i = all->crowd.limit; i-- > 0;) {
-        all->calls[i].next_free = all->free_calls;
-        all->free_calls = &all->calls[i];
-    }
+    if (handshake->step > 1 && (socket != handshake->socket || sockets != handshake->sockets))
+        return false;
+    handshake->socket = socket;
+    handshake->sockets = sockets;
+    handshake->marks = about >> 16;
     return true;
 }
 
-tri_status tri_meeting_hold(const tri_meeting *is, int64_t deadline_ns, tri_met **out)
+static tri_status hello_encode(const tri_rendezvous *is, net_handshake *handshake)
 {
-    meeting all;
-    tri_status status = TRI_ENOMEM;
+    unsigned char *bytes = handshake->hello;
 
-    *out = NULL;
-    if (meeting_init(&all, is)) {
-        status = meeting_run(&all, deadline_ns);
-        for (int i = 0; i < is->rank; i++)
-            tri_dial_fini(&all.dials[i]);
-        while (all.crowd.all.first)
-            call_end(&all, call_of(all.crowd.all.first));
-        for (int i = 0; status != TRI_OK && i < is->world; i++)
-            tri_met_close(&all.met[i]);
+    memset(bytes, 0, TRI_HELLO_NBYTES);
+    tri_bytes_write_u32(bytes, TRI_HELLO_MAGIC);
+    tri_bytes_write_u16(bytes + 4, TRI_HELLO_VERSION);
+    tri_bytes_write_u16(bytes + 6, (uint16_t)handshake->step);
+    tri_bytes_write_u32(bytes + 8, (uint32_t)is->rank);
+    tri_bytes_write_u32(bytes + 12, (uint32_t)handshake->peer);
+    tri_bytes_write_u32(bytes + 16, (uint32_t)is->world);
+    tri_bytes_write_u32(bytes + 20, about_link(is, handshake));
+    memcpy(bytes + 24, handshake->nonces[handshake->dialed ? 0 : 1], TRI_HANDSHAKE_NONCE_NBYTES);
+    if (handshake->step > 1)
+        TRI_TRY(hello_prove(is, handshake, handshake->step, is->rank, handshake->peer, about_link(is, handshake),
+                            bytes + 56));
+    tri_bytes_write_u64(bytes + 88, XXH3_64bits(bytes, 88));
+    return TRI_OK;
+}
+
+/* NULL: fine; else what is wrong with it. */
+static const char *hello_check(const tri_rendezvous *is, net_handshake *handshake)
+{
+    const unsigned char *bytes = handshake->hello;
+    uint32_t from = tri_bytes_read_u32(bytes + 8);
+    unsigned char proof[TRI_AUTH_NBYTES];
+
+    if (tri_bytes_read_u32(bytes) != TRI_HELLO_MAGIC || tri_bytes_read_u64(bytes + 88) != XXH3_64bits(bytes, 88))
+        return "does not speak this protocol";
+    if (tri_bytes_read_u16(bytes + 4) != TRI_HELLO_VERSION)
+        return "speaks another version of the protocol";
+    if (tri_bytes_read_u16(bytes + 6) != handshake->step || tri_bytes_read_u32(bytes + 12) != (uint32_t)is->rank ||
+        tri_bytes_read_u32(bytes + 16) != (uint32_t)is->world || from >= (uint32_t)is->world)
+        return "is not a rank of this job";
+    if (handshake->peer < 0) {
+        if (from <= (uint32_t)is->rank || (is->addresses && !is->addresses[from]))
+            return "is a rank that has no reason to call";
+        handshake->peer = (int)from;
     }
-    tri_free(all.dials);
-    tri_free(all.calls);
-    tri_free(all.polls);
-    if (status == TRI_OK)
-        *out = all.met;
+    if (from != (uint32_t)handshake->peer)
+        return "is another rank than expected";
+    if (handshake->step < 3)
+        memcpy(handshake->nonces[handshake->dialed ? 1 : 0], bytes + 24, TRI_HANDSHAKE_NONCE_NBYTES);
+    if (!about_read(is, handshake, tri_bytes_read_u32(bytes + 20)))
+        return "speaks of a connection that cannot be";
+    if (handshake->step == 1)
+        return NULL;
+    if (hello_prove(is, handshake, handshake->step, handshake->peer, is->rank, tri_bytes_read_u32(bytes + 20), proof) !=
+        TRI_OK)
+        return tri_last_error();
+    if (!tri_auth_equals(proof, bytes + 56)) {
+        handshake->refused = true;
+        return "does not know the token of this job";
+    }
+    if (is->memory_fd >= 0 && handshake->memory_fd < 0)
+        return "sent no memory";
+    return NULL;
+}
+
+void tri_handshake_dial(net_handshake *handshake, const tri_rendezvous_place *place, int64_t limit_ns)
+{
+    handshake->refused = false;
+    handshake->fd = socket(place->address.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (handshake->fd < 0 || (connect(handshake->fd, (const struct sockaddr *)&place->address, place->nbytes) != 0 &&
+                              errno != EINPROGRESS)) {
+        tri_handshake_drop(handshake, strerror(errno));
+        return;
+    }
+    handshake->stage = HANDSHAKE_CONNECT;
+    handshake->limit_ns = limit_ns;
+}
+
+void tri_handshake_answer(net_handshake *handshake, int fd, int64_t limit_ns)
+{
+    memset(handshake, 0, sizeof *handshake);
+    handshake->fd = fd;
+    handshake->memory_fd = -1;
+    handshake->peer = -1;
+    handshake->limit_ns = limit_ns;
+    tri_entropy(handshake->nonces[1], TRI_HANDSHAKE_NONCE_NBYTES);
+    tri_handshake_receive_start(handshake, 1);
+}
+
+/* A secret of this connection: whoever knows the token and heard both nonces has it. */
+static tri_status key_derive(const tri_rendezvous *is, net_handshake *handshake)
+{
+    unsigned char message[16 + 2 * TRI_HANDSHAKE_NONCE_NBYTES] = "trireme key 2";
+
+    memcpy(message + 16, handshake->nonces, 2 * TRI_HANDSHAKE_NONCE_NBYTES);
+    return tri_auth_prove(is->token, message, sizeof message, handshake->key);
+}
+
+void tri_handshake_send_start(const tri_rendezvous *is, net_handshake *handshake, int step)
+{
+    handshake->step = step;
+    if (hello_encode(is, handshake) != TRI_OK) {
+        tri_handshake_drop(handshake, tri_last_error());
+        return;
+    }
+    handshake->stage = HANDSHAKE_SEND;
+    handshake->done_nbytes = 0;
+}
+
+void tri_handshake_receive_start(net_handshake *handshake, int step)
+{
+    handshake->step = step;
+    handshake->stage = HANDSHAKE_RECEIVE;
+    handshake->done_nbytes = 0;
+}
+
+/* Memory travels with the second and third hello: never to somebody unproven on a socket that is not trusted. */
+static ssize_t hello_send(const tri_rendezvous *is, const net_handshake *handshake)
+{
+    _Alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {0};
+    struct iovec part = {(void *)(handshake->hello + handshake->done_nbytes),
+                         TRI_HELLO_NBYTES - handshake->done_nbytes};
+    struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
+
+    if (is->memory_fd >= 0 && handshake->step > 1 && handshake->done_nbytes == 0) {
+        struct cmsghdr *head;
+
+        message.msg_control = control;
+        message.msg_controllen = sizeof control;
+        head = CMSG_FIRSTHDR(&message);
+        head->cmsg_level = SOL_SOCKET;
+        head->cmsg_type = SCM_RIGHTS;
+        head->cmsg_len = CMSG_LEN(sizeof(int));
+        memcpy(CMSG_DATA(head), &is->memory_fd, sizeof(int));
+    }
+    return sendmsg(handshake->fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+static ssize_t hello_receive(net_handshake *handshake)
+{
+    _Alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof(int))];
+    struct iovec part = {handshake->hello + handshake->done_nbytes, TRI_HELLO_NBYTES - handshake->done_nbytes};
+    struct msghdr message = {
+        .msg_iov = &part, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
+    ssize_t got = recvmsg(handshake->fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+
+    if (got < 0)
+        return got;
+    for (struct cmsghdr *head = CMSG_FIRSTHDR(&message); head; head = CMSG_NXTHDR(&message, head)) {
+        if (head->cmsg_level == SOL_SOCKET && head->cmsg_type == SCM_RIGHTS) {
+            int fd;
+
+            memcpy(&fd, CMSG_DATA(head), sizeof fd);
+            if (handshake->memory_fd >= 0)
+                close(handshake->memory_fd);
+            handshake->memory_fd = fd;
+        }
+    }
+    return got;
+}
+
+/* The hello of this step has been sent or received as a whole. */
+static void handshake_turn(const tri_rendezvous *is, net_handshake *handshake)
+{
+    const char *wrong;
+
+    if (handshake->stage == HANDSHAKE_SEND) {
+        if (handshake->step == 3)
+            handshake->stage = HANDSHAKE_DONE;
+        else
+            tri_handshake_receive_start(handshake, handshake->step + 1);
+        return;
+    }
+    wrong = hello_check(is, handshake);
+    if (!wrong && handshake->step > 1 && key_derive(is, handshake) != TRI_OK)
+        wrong = tri_last_error();
+    if (wrong)
+        tri_handshake_drop(handshake, wrong);
+    else if (handshake->step == 3)
+        handshake->stage = HANDSHAKE_DONE;
     else
-        tri_free(all.met);
-    return status;
+        tri_handshake_send_start(is, handshake, handshake->step + 1);
+}
+
+void tri_handshake_advance(const tri_rendezvous *is, net_handshake *handshake)
+{
+    while (handshake->stage == HANDSHAKE_SEND || handshake->stage == HANDSHAKE_RECEIVE) {
+        bool sends = handshake->stage == HANDSHAKE_SEND;
+        ssize_t moved = sends ? hello_send(is, handshake) : hello_receive(handshake);
+
+        if (moved < 0 && (errno == EAGAIN || errno == EINTR))
+            return;
+        if (moved <= 0) {
+            tri_handshake_drop(handshake, moved == 0 ? "closed the connection" : strerror(errno));
+            return;
+        }
+        handshake->done_nbytes += (size_t)moved;
+        if (handshake->done_nbytes == TRI_HELLO_NBYTES)
+            handshake_turn(is, handshake);
+    }
 }

@@ -1,75 +1,52 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * handshake.h: how two ranks find out over a fresh socket that they are who they say, for tcp and shm.
- *
- * The higher rank dials, the lower listens. Three hellos of 96 bytes: "I am" with a nonce, "so am I" with a nonce and a
- * proof, and a proof back; a proof is an HMAC under the job's token over both nonces (docs/formats/wire.md). One loop
- * holds all conversations at once, so nobody who is slow, silent or a stranger holds up the others. A link over tcp has
- * one or more connections ("strands"), each of which goes through this.
+ * handshake.h: a handshake of two ranks over a fresh socket, step by step, for the rendezvous (rendezvous.c).
  */
 #ifndef TRI_NET_HANDSHAKE_H
 #define TRI_NET_HANDSHAKE_H
 
-#include <stdatomic.h>
-#include <stdbool.h>
-#include <stdint.h>
-#include <sys/socket.h>
+#include "net/rendezvous.h"
 
-#include "net/auth.h"
+#define TRI_HANDSHAKE_NONCE_NBYTES 32
 
-#define TRI_HELLO_NBYTES  96
-#define TRI_HELLO_MAGIC   UINT32_C(0x48495254) /* "TRIH" */
-#define TRI_HELLO_VERSION 3
-/* Connections of one link at most. */
-#define TRI_STRANDS_MAX 8
+/* What a handshake waits for. */
+typedef enum handshake_stage {
+    HANDSHAKE_IDLE,
+    HANDSHAKE_CONNECT,
+    HANDSHAKE_SEND,
+    HANDSHAKE_RECEIVE,
+    HANDSHAKE_DONE
+} handshake_stage;
 
-/* What a finished handshake gives. */
-typedef struct tri_met {
-    int fds[TRI_STRANDS_MAX];                             /* the sockets of the link, nonblocking; -1: none */
-    int strands;                                          /* how many it has, 0: not known yet */
-    unsigned char keys[TRI_STRANDS_MAX][TRI_AUTH_NBYTES]; /* that both ends of a socket know, and nobody else */
-    int memory_fd;                                        /* the peer's memory (shm), else -1 */
+typedef struct net_handshake {
+    handshake_stage stage;
+    bool dialed; /* by us */
+    int step;    /* 1 to 3: the hello under way */
+    int fd, memory_fd;
+    int peer;            /* -1: not known yet */
+    int place;           /* of the peer's, that was dialed */
+    int socket, sockets; /* which connection of the link, of how many */
+    uint32_t marks;      /* of the peer */
+    bool refused;        /* the peer's proof was wrong */
+    int64_t limit_ns;    /* gives up then; HANDSHAKE_IDLE: dials then */
+    size_t done_nbytes;
     uint32_t slot_kib;
-} tri_met;
+    unsigned char hello[TRI_HELLO_NBYTES];
+    unsigned char nonces[2][TRI_HANDSHAKE_NONCE_NBYTES]; /* of the dialer, of the listener */
+    unsigned char key[TRI_AUTH_NBYTES];                  /* when it is done: of this connection */
+    char why[96];                                        /* the latest failure */
+} net_handshake;
 
-/* Where somebody listens. */
-typedef struct tri_meeting_place {
-    struct sockaddr_storage address;
-    socklen_t nbytes;
-} tri_meeting_place;
-
-typedef struct tri_meeting {
-    const char *name; /* of the transport, for messages */
-    int rank, world;  /* world TRI_MEETING_CROWD: nobody is counted (post) */
-    const char *token;
-    const int *listeners; /* nonblocking */
-    int listener_count;
-    int memory_fd;     /* to hand out (shm), else -1 */
-    uint32_t slot_kib; /* of that memory, else 0 */
-    /* [world] of the peers to link to, NULL: not this one. As a whole NULL: any higher rank may call. */
-    const char *const *addresses;
-    /* The attempt-th place that an address names; false: it has no more. */
-    bool (*find)(void *arg, const char *address, int attempt, tri_meeting_place *place);
-    /* How many connections a link shall have, asked by the dialer on its first one. NULL: one. */
-    int (*strands)(void *arg, int fd);
-    bool spreads;              /* the connections of a link go to different places where there are several */
-    uint32_t marks;            /* TRI_MARK_...: what both sides must have alike (tcp) */
-    const atomic_bool *broken; /* set: somebody will not come; NULL: never */
-    /* Is the other end of this socket allowed to talk at all? NULL: yes. */
-    bool (*trusts)(void *arg, int fd);
-    /* At the deadline, for each peer without a link. NULL: nobody asks. */
-    void (*late)(void *arg, int peer, const char *why);
-    void *arg;
-} tri_meeting;
-
-/* A world that no job has. */
-#define TRI_MEETING_CROWD INT32_MAX
-
-/* Frames are encrypted (comm.encrypt). */
-#define TRI_MARK_ENCRYPTED UINT32_C(1)
-
-/* Links to all peers that have an address; met[world] is the caller's (tri_free), as are the descriptors in it. On
- * failure nothing stays open and *met is NULL. */
-tri_status tri_meeting_hold(const tri_meeting *meeting, int64_t deadline_ns, tri_met **met);
+/* Begins to send or to receive the hello of a step. */
+void tri_handshake_send_start(const tri_rendezvous *is, net_handshake *handshake, int step);
+void tri_handshake_receive_start(net_handshake *handshake, int step);
+/* Dials; the place is where the peer listens. Failures are in `why`, and the handshake idle again. */
+void tri_handshake_dial(net_handshake *handshake, const tri_rendezvous_place *place, int64_t limit_ns);
+/* A stranger who called. */
+void tri_handshake_answer(net_handshake *handshake, int fd, int64_t limit_ns);
+/* Goes on as far as it can without waiting. */
+void tri_handshake_advance(const tri_rendezvous *is, net_handshake *handshake);
+/* Closes what is open; `why` is kept for messages. */
+void tri_handshake_drop(net_handshake *handshake, const char *why);
 
 #endif

@@ -46,7 +46,7 @@ tri_status tri_local_listen(const char *what, int *listener, char name[TRI_LOCAL
     return TRI_OK;
 }
 
-bool tri_local_find(void *arg, const char *address, int attempt, tri_meeting_place *place)
+bool tri_local_find(void *arg, const char *address, int attempt, tri_rendezvous_place *place)
 {
     (void)arg;
     if (attempt > 0)

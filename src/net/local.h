@@ -8,15 +8,15 @@
 #ifndef TRI_NET_LOCAL_H
 #define TRI_NET_LOCAL_H
 
-#include "net/handshake.h"
+#include "net/rendezvous.h"
 
 #define TRI_LOCAL_NAME_NBYTES 33
 
 /* A nonblocking listener on "@trireme-<name>"; `what` begins a message. */
 tri_status tri_local_listen(const char *what, int *listener, char name[TRI_LOCAL_NAME_NBYTES]);
-/* For tri_meeting.find: an address is such a name. */
-bool tri_local_find(void *arg, const char *address, int attempt, tri_meeting_place *place);
-/* For tri_meeting.trusts: whoever can learn the name may connect; memory is for this user alone. */
+/* For tri_rendezvous.find: an address is such a name. */
+bool tri_local_find(void *arg, const char *address, int attempt, tri_rendezvous_place *place);
+/* For tri_rendezvous.trusts: whoever can learn the name may connect; memory is for this user alone. */
 bool tri_local_trusts(void *arg, int fd);
 /* Makes and maps memory for others to map. */
 tri_status tri_local_memory(const char *what, size_t nbytes, int *memory_fd, void **map);

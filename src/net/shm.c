@@ -18,9 +18,9 @@
 
 #include "base/memory.h"
 #include "net/hand_over.h"
-#include "net/handshake.h"
 #include "net/host.h"
 #include "net/local.h"
+#include "net/rendezvous.h"
 #include "net/ring.h"
 #include "net/transport.h"
 
@@ -33,8 +33,8 @@
 
 /* At the start of each rank's memory. */
 typedef struct shm_door {
-    _Alignas(64) atomic_uint bell; /* futex: changes at each ring */
-    atomic_uint sleeping;          /* its rank sleeps, or is about to */
+    _Alignas(64) atomic_uint doorbell; /* futex: changes at each ring */
+    atomic_uint sleeping;              /* its rank sleeps, or is about to */
 } shm_door;
 
 typedef struct shm_link {
@@ -91,8 +91,8 @@ static void door_ring(shm_door *door)
 {
     if (!atomic_load(&door->sleeping))
         return;
-    atomic_fetch_add(&door->bell, 1);
-    syscall(SYS_futex, &door->bell, FUTEX_WAKE, INT32_MAX, NULL, NULL, 0);
+    atomic_fetch_add(&door->doorbell, 1);
+    syscall(SYS_futex, &door->doorbell, FUTEX_WAKE, INT32_MAX, NULL, NULL, 0);
 }
 
 static void shm_close(tri_transport *transport)
@@ -104,7 +104,7 @@ static void shm_close(tri_transport *transport)
     for (int peer = 0; shm->links && peer < transport->world; peer++) {
         shm_link *link = &shm->links[peer];
 
-        /* First the socket, then the bell: who wakes sees the hang-up. */
+        /* First the socket, then the doorbell: who wakes sees the hang-up. */
         if (link->fd >= 0)
             close(link->fd);
         if (link->map) {
@@ -158,24 +158,26 @@ static const char *shm_address(const tri_transport *transport)
     return ((const shm_transport *)transport)->name;
 }
 
-static tri_status link_open(shm_transport *shm, int peer, const tri_met *met)
+static tri_status link_open(shm_transport *shm, int peer, const tri_connected_peer *connected)
 {
     shm_link *link = &shm->links[peer];
 
-    link->map_nbytes = memory_nbytes(shm->base.world, met->slot_kib);
+    link->map_nbytes = memory_nbytes(shm->base.world, connected->slot_kib);
     /* Sealed: nobody can cut it short under us. */
-    if (met->slot_kib < 4 || met->slot_kib > 65536 || !tri_local_is_sealed(met->memory_fd, link->map_nbytes))
+    if (connected->slot_kib < 4 || connected->slot_kib > 65536 ||
+        !tri_local_is_sealed(connected->memory_fd, link->map_nbytes))
         return tri_fail(TRI_EFORMAT,
                         "shm: rank %d: want sealed memory with slots of 4 to 65536 KiB, got slots of %u KiB", peer,
-                        met->slot_kib);
-    link->map = mmap(NULL, link->map_nbytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, met->memory_fd, 0);
+                        connected->slot_kib);
+    link->map =
+        mmap(NULL, link->map_nbytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, connected->memory_fd, 0);
     if (link->map == MAP_FAILED) {
         link->map = NULL;
         return tri_fail(TRI_ENOMEM, "shm: rank %d: cannot map %zu bytes: %s", peer, link->map_nbytes, strerror(errno));
     }
     link->door = link->map;
     link->in = ring_at(shm->map, peer, shm->slot_kib);
-    link->out = ring_at(link->map, shm->base.rank, met->slot_kib);
+    link->out = ring_at(link->map, shm->base.rank, connected->slot_kib);
     return TRI_OK;
 }
 
@@ -183,40 +185,40 @@ static tri_status shm_connect(tri_transport *transport, const char *const *addre
 {
     shm_transport *shm = (shm_transport *)transport;
     size_t world = (size_t)transport->world;
-    tri_meeting meeting = {.name = "shm",
-                           .rank = transport->rank,
-                           .world = transport->world,
-                           .token = shm->token,
-                           .listeners = &shm->listener,
-                           .listener_count = 1,
-                           .memory_fd = shm->memory_fd,
-                           .slot_kib = shm->slot_kib,
-                           .addresses = addresses,
-                           .find = tri_local_find,
-                           .trusts = tri_local_trusts,
-                           .broken = shm->broken,
-                           .arg = shm};
-    tri_met *met;
-    tri_status status = tri_meeting_hold(&meeting, deadline_ns, &met);
+    tri_rendezvous rendezvous = {.name = "shm",
+                                 .rank = transport->rank,
+                                 .world = transport->world,
+                                 .token = shm->token,
+                                 .listeners = &shm->listener,
+                                 .listener_count = 1,
+                                 .memory_fd = shm->memory_fd,
+                                 .slot_kib = shm->slot_kib,
+                                 .addresses = addresses,
+                                 .find = tri_local_find,
+                                 .trusts = tri_local_trusts,
+                                 .broken = shm->broken,
+                                 .arg = shm};
+    tri_connected_peer *connected;
+    tri_status status = tri_rendezvous_run(&rendezvous, deadline_ns, &connected);
     int local = 1;
 
     for (int i = 0; i < transport->world; i++)
         local += i != transport->rank && addresses[i];
     shm->spins = tri_host_cores() >= local;
     for (size_t i = 0; status == TRI_OK && i < world; i++)
-        shm->links[i].fd = met[i].fds[0];
+        shm->links[i].fd = connected[i].fds[0];
     for (size_t i = 0; status == TRI_OK && i < world; i++) {
-        if (met[i].fds[0] >= 0)
-            status = link_open(shm, (int)i, &met[i]);
+        if (connected[i].fds[0] >= 0)
+            status = link_open(shm, (int)i, &connected[i]);
     }
-    for (size_t i = 0; met && i < world; i++) {
-        if (met[i].memory_fd >= 0)
-            close(met[i].memory_fd);
+    for (size_t i = 0; connected && i < world; i++) {
+        if (connected[i].memory_fd >= 0)
+            close(connected[i].memory_fd);
     }
     /* What travels from now on needs neither. */
     close(shm->listener);
     shm->listener = -1;
-    tri_free(met);
+    tri_free(connected);
     return status;
 }
 
@@ -335,7 +337,7 @@ static tri_status shm_wait(tri_transport *transport, const unsigned char *want, 
         int64_t now_ns = tri_now_ns();
         int64_t left_ns = deadline_ns - now_ns < SLEEP_LIMIT_NS ? deadline_ns - now_ns : SLEEP_LIMIT_NS;
         struct timespec limit = {.tv_nsec = (long)left_ns};
-        unsigned bell = atomic_load(&door->bell);
+        unsigned doorbell = atomic_load(&door->doorbell);
 
         if (now_ns - shm->alive_ns >= ALIVE_EVERY_NS)
             peers_check(shm, now_ns);
@@ -343,12 +345,12 @@ static tri_status shm_wait(tri_transport *transport, const unsigned char *want, 
             return TRI_OK;
         atomic_store(&door->sleeping, 1);
         if (!is_ready(shm, want) && !atomic_load(&shm->woken))
-            syscall(SYS_futex, &door->bell, FUTEX_WAIT, bell, &limit, NULL, 0);
+            syscall(SYS_futex, &door->doorbell, FUTEX_WAIT, doorbell, &limit, NULL, 0);
         atomic_store(&door->sleeping, 0);
         if (is_ready(shm, want) || atomic_exchange(&shm->woken, false))
             return TRI_OK;
         /* Rung, but not by bytes: somebody closed. */
-        if (atomic_load(&door->bell) != bell)
+        if (atomic_load(&door->doorbell) != doorbell)
             peers_check(shm, tri_now_ns());
         if (is_ready(shm, want))
             return TRI_OK;

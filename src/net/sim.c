@@ -125,9 +125,9 @@ static tri_status sim_open(const tri_transport_setup *setup, tri_transport **out
     end->config = setup->config;
     end->process = tri_sim_process_now();
     end->port->process = end->process;
-    end->ear = (tri_sim_ear){.killed = sim_killed, .arg = end};
+    end->listener = (tri_sim_listener){.killed = sim_killed, .arg = end};
     if (end->process)
-        tri_sim_process_hear(end->process, &end->ear);
+        tri_sim_process_hear(end->process, &end->listener);
     end->window_nbytes = (size_t)setup->config->slot_kib << 10;
     snprintf(end->address, sizeof end->address, "%d", setup->rank);
     /* The rank is this fiber and those that it starts. */
@@ -330,7 +330,7 @@ static void sim_close(tri_transport *transport)
     if (!end)
         return;
     if (end->process)
-        tri_sim_process_unhear(end->process, &end->ear);
+        tri_sim_process_unhear(end->process, &end->listener);
     port_close(end);
     end->port->process = NULL;
     tri_free(end->lost);

@@ -77,8 +77,8 @@ typedef struct sim_endpoint {
     tri_transport base;
     tri_sim_hub *sim;
     sim_port *port;
-    tri_sim_process *process; /* NULL: none */
-    tri_sim_ear ear;          /* for its end */
+    tri_sim_process *process;  /* NULL: none */
+    tri_sim_listener listener; /* for its end */
     const atomic_bool *broken;
     const tri_net_config *config;
     bool *lost; /* [world]: peers that were silent for too long */

@@ -3,7 +3,7 @@
  * tcp.c: ranks of different machines: one or more TCP connections between each two.
  *
  * Sockets never block; poll() waits. How many connections a link has is decided by whoever dials, once it knows how
- * far the other is. Buffers of the kernel are left to its autotuning but on near links (tcp_meet.c).
+ * far the other is. Buffers of the kernel are left to its autotuning but on near links (tcp_rendezvous.c).
  */
 #include <errno.h>
 #include <limits.h>
@@ -22,15 +22,15 @@
 #include "base/runtime.h"
 #include "net/host.h"
 #include "net/tcp_impl.h"
-#include "net/tcp_meet.h"
+#include "net/tcp_rendezvous.h"
 
-_Static_assert(TRI_TCP_PLACES_MAX <= TRI_STRANDS_MAX, "each place is tried by a talk of its own (dial.c)");
+_Static_assert(TRI_TCP_PLACES_MAX <= TRI_LINK_SOCKETS_MAX, "each place is tried by a handshake of its own (dial.c)");
 
 #define BACKOFFS       3 /* the same bytes lost four times: no bad luck */
 #define CLOSE_LIMIT_NS (100 * TRI_NS_PER_MS)
 #define CLOSE_STEP_NS  TRI_NS_PER_MS
 #define FAR_US         10000 /* round trip from which a link has several connections */
-#define FAR_STRANDS    8
+#define FAR_SOCKETS    8
 #define SPIN_NS        (500 * INT64_C(1000))
 
 /* Gives what was sent the time to arrive: closing a socket that still has unread bytes would throw it away. */
@@ -40,15 +40,15 @@ static void links_drain(tcp_transport *tcp)
     unsigned char waste[4096];
 
     for (int peer = 0; peer < tcp->base.world; peer++) {
-        for (int strand = 0; strand < tcp->links[peer].strands; strand++)
-            shutdown(tcp->links[peer].fds[strand], SHUT_WR);
+        for (int socket = 0; socket < tcp->links[peer].sockets; socket++)
+            shutdown(tcp->links[peer].fds[socket], SHUT_WR);
     }
     for (;;) {
         bool waits = false;
 
         for (int peer = 0; peer < tcp->base.world; peer++) {
-            for (int strand = 0; strand < tcp->links[peer].strands; strand++) {
-                int fd = tcp->links[peer].fds[strand], left = 0;
+            for (int socket = 0; socket < tcp->links[peer].sockets; socket++) {
+                int fd = tcp->links[peer].fds[socket], left = 0;
                 ssize_t got;
 
                 do
@@ -79,9 +79,9 @@ static void tcp_close(tri_transport *transport)
     if (tcp->links)
         links_drain(tcp);
     for (int peer = 0; tcp->links && peer < transport->world; peer++) {
-        for (int strand = 0; strand < tcp->links[peer].strands; strand++) {
-            tri_tls_close(tcp->links[peer].tls[strand]);
-            close(tcp->links[peer].fds[strand]);
+        for (int socket = 0; socket < tcp->links[peer].sockets; socket++) {
+            tri_tls_close(tcp->links[peer].tls[socket]);
+            close(tcp->links[peer].fds[socket]);
         }
         tri_free(tcp->links[peer].buffer);
     }
@@ -108,7 +108,7 @@ static tri_status tcp_open(const tri_transport_setup *setup, tri_transport **out
     tcp->config = setup->config;
     tcp->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     tcp->links = tri_alloc_zero(world, sizeof *tcp->links);
-    tcp->polls = tri_alloc_zero(1 + world * TRI_STRANDS_MAX, sizeof *tcp->polls);
+    tcp->polls = tri_alloc_zero(1 + world * TRI_LINK_SOCKETS_MAX, sizeof *tcp->polls);
     if (tcp->links && tcp->polls)
         status = tcp->wake_fd >= 0 ? TRI_OK : tri_fail(TRI_EIO, "tcp: eventfd: %s", strerror(errno));
     if (status == TRI_OK)
@@ -127,7 +127,7 @@ static const char *tcp_address(const tri_transport *transport)
     return ((const tcp_transport *)transport)->address;
 }
 
-static bool tcp_find(void *arg, const char *address, int attempt, tri_meeting_place *place)
+static bool tcp_find(void *arg, const char *address, int attempt, tri_rendezvous_place *place)
 {
     const tcp_transport *tcp = arg;
     tri_tcp_place found[TRI_TCP_PLACES_MAX];
@@ -155,35 +155,35 @@ static void tcp_late(void *arg, int peer, const char *why)
 
 /* Near, one connection moves as much as several. Far, each begins slowly and grows with every round trip, and does so
  * again after a pause: several begin so many times faster. And each interface that the user named has one. */
-static int tcp_strands(void *arg, int fd)
+static int tcp_sockets(void *arg, int fd)
 {
     const tcp_transport *tcp = arg;
-    int strands = (int)tcp->config->tcp_connections;
+    int sockets = (int)tcp->config->tcp_connections;
     struct rlimit limit;
 
-    if (strands == 0) {
-        strands = tri_tcp_round_trip_us(fd) < FAR_US ? 1 : FAR_STRANDS;
-        for (const char *at = tcp->config->interface; strands < TRI_STRANDS_MAX && (at = strchr(at, ',')); at++)
-            strands++;
+    if (sockets == 0) {
+        sockets = tri_tcp_round_trip_us(fd) < FAR_US ? 1 : FAR_SOCKETS;
+        for (const char *at = tcp->config->interface; sockets < TRI_LINK_SOCKETS_MAX && (at = strchr(at, ',')); at++)
+            sockets++;
     }
     /* Half of the descriptors that this process may have are for other things. */
-    while (strands > 1 && getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY &&
-           (uint64_t)strands * (uint64_t)tcp->base.world > limit.rlim_cur / 2)
-        strands--;
-    return strands;
+    while (sockets > 1 && getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY &&
+           (uint64_t)sockets * (uint64_t)tcp->base.world > limit.rlim_cur / 2)
+        sockets--;
+    return sockets;
 }
 
-static tri_status link_take(const tcp_transport *tcp, tcp_link *link, const tri_met *met)
+static tri_status link_take(const tcp_transport *tcp, tcp_link *link, const tri_connected_peer *connected)
 {
-    memcpy(link->fds, met->fds, sizeof link->fds);
-    link->strands = met->strands;
-    if (link->strands == 0)
+    memcpy(link->fds, connected->fds, sizeof link->fds);
+    link->sockets = connected->sockets;
+    if (link->sockets == 0)
         return TRI_OK;
     link->buffer = tri_alloc(TRI_TCP_BUFFER_NBYTES);
     if (!link->buffer)
         return TRI_ENOMEM;
-    for (int strand = 0; strand < link->strands; strand++)
-        TRI_TRY(tri_tcp_tune(link->fds[strand], tcp->config->timeout_s));
+    for (int socket = 0; socket < link->sockets; socket++)
+        TRI_TRY(tri_tcp_tune(link->fds[socket], tcp->config->timeout_s));
     return TRI_OK;
 }
 
@@ -191,43 +191,43 @@ static tri_status tcp_connect(tri_transport *transport, const char *const *addre
 {
     tcp_transport *tcp = (tcp_transport *)transport;
     size_t world = (size_t)transport->world;
-    tri_meeting meeting = {.name = "tcp",
-                           .rank = transport->rank,
-                           .world = transport->world,
-                           .token = tcp->token,
-                           .listeners = tcp->listeners,
-                           .listener_count = tcp->listener_count,
-                           .memory_fd = -1,
-                           .addresses = addresses,
-                           .find = tcp_find,
-                           .strands = tcp_strands,
-                           .marks = tcp->config->encrypt ? TRI_MARK_ENCRYPTED : 0,
-                           .spreads = strchr(tcp->config->interface, ',') != NULL,
-                           .broken = tcp->config->broken,
-                           .late = tcp_late,
-                           .arg = tcp};
-    tri_met *met;
+    tri_rendezvous rendezvous = {.name = "tcp",
+                                 .rank = transport->rank,
+                                 .world = transport->world,
+                                 .token = tcp->token,
+                                 .listeners = tcp->listeners,
+                                 .listener_count = tcp->listener_count,
+                                 .memory_fd = -1,
+                                 .addresses = addresses,
+                                 .find = tcp_find,
+                                 .sockets = tcp_sockets,
+                                 .marks = tcp->config->encrypt ? TRI_MARK_ENCRYPTED : 0,
+                                 .spreads = strchr(tcp->config->interface, ',') != NULL,
+                                 .broken = tcp->config->broken,
+                                 .late = tcp_late,
+                                 .arg = tcp};
+    tri_connected_peer *connected;
     tcp->addresses = addresses;
-    tri_status status = tri_meeting_hold(&meeting, deadline_ns, &met), taken;
+    tri_status status = tri_rendezvous_run(&rendezvous, deadline_ns, &connected), taken;
     int local = 1;
 
     for (size_t i = 0; i < world; i++)
         local += (int)i != transport->rank && addresses[i] && tri_tcp_same_host(addresses[i], tcp->address);
     tcp->spin_ns = tri_host_cores() >= local ? SPIN_NS : 0;
     tcp->hot_ns = TRI_TCP_HOT_NS;
-    for (size_t i = 0; met && i < world; i++) {
-        taken = link_take(tcp, &tcp->links[i], &met[i]);
+    for (size_t i = 0; connected && i < world; i++) {
+        taken = link_take(tcp, &tcp->links[i], &connected[i]);
         status = status == TRI_OK ? taken : status;
     }
     if (status == TRI_OK && tcp->config->encrypt)
-        status = tri_tcp_encrypt(tcp, met, deadline_ns);
+        status = tri_tcp_encrypt(tcp, connected, deadline_ns);
     listeners_close(tcp);
-    tri_free(met);
+    tri_free(connected);
     return status;
 }
 
 /* "10.0.0.1 to 10.0.0.2" */
-static void strand_print(int fd, char text[2 * INET6_ADDRSTRLEN + 4])
+static void socket_print(int fd, char text[2 * INET6_ADDRSTRLEN + 4])
 {
     tri_tcp_place ends[2] = {{.any = {.sa_family = AF_UNSPEC}}, {.any = {.sa_family = AF_UNSPEC}}};
     char names[2][INET6_ADDRSTRLEN];
@@ -246,17 +246,17 @@ static void strand_print(int fd, char text[2 * INET6_ADDRSTRLEN + 4])
 static void tcp_describe(const tri_transport *transport, int peer, char *text, size_t capacity)
 {
     const tcp_link *link = &((const tcp_transport *)transport)->links[peer];
-    char known[TRI_STRANDS_MAX][2 * INET6_ADDRSTRLEN + 4];
-    size_t used = (size_t)snprintf(text, capacity, "%d connection%s", link->strands, link->strands == 1 ? "" : "s");
+    char known[TRI_LINK_SOCKETS_MAX][2 * INET6_ADDRSTRLEN + 4];
+    size_t used = (size_t)snprintf(text, capacity, "%d connection%s", link->sockets, link->sockets == 1 ? "" : "s");
     unsigned least_us = UINT_MAX;
     int count = 0;
 
-    for (int strand = 0; strand < link->strands; strand++) {
-        unsigned us = tri_tcp_round_trip_us(link->fds[strand]);
+    for (int socket = 0; socket < link->sockets; socket++) {
+        unsigned us = tri_tcp_round_trip_us(link->fds[socket]);
         int at = 0;
 
         least_us = us < least_us ? us : least_us;
-        strand_print(link->fds[strand], known[count]);
+        socket_print(link->fds[socket], known[count]);
         while (strcmp(known[at], known[count]) != 0)
             at++;
         if (at == count && used < capacity)
@@ -274,7 +274,7 @@ static int64_t tcp_round_trip_ns(const tri_transport *transport, int peer)
 {
     const tcp_link *link = &((const tcp_transport *)transport)->links[peer];
 
-    return link->strands == 0 ? 0 : INT64_C(1000) * tri_tcp_round_trip_us(link->fds[0]);
+    return link->sockets == 0 ? 0 : INT64_C(1000) * tri_tcp_round_trip_us(link->fds[0]);
 }
 
 /* Of several connections the busiest one's time: they are busy together. */
@@ -282,12 +282,12 @@ static void tcp_load(const tri_transport *transport, int peer, tri_link_load *lo
 {
     const tcp_link *link = &((const tcp_transport *)transport)->links[peer];
 
-    for (int strand = 0; strand < link->strands; strand++) {
+    for (int socket = 0; socket < link->sockets; socket++) {
         struct tcp_info info = {.tcpi_rtt = 0};
         socklen_t nbytes = sizeof info;
         double busy_s, round_trip_s;
 
-        if (getsockopt(link->fds[strand], IPPROTO_TCP, TCP_INFO, &info, &nbytes) != 0)
+        if (getsockopt(link->fds[socket], IPPROTO_TCP, TCP_INFO, &info, &nbytes) != 0)
             continue;
         busy_s = info.tcpi_busy_time > info.tcpi_rwnd_limited
                      ? (double)(info.tcpi_busy_time - info.tcpi_rwnd_limited) / 1e6
@@ -306,12 +306,12 @@ static int64_t tcp_unanswered_ns(tri_transport *transport, int peer)
     const tcp_link *link = &((tcp_transport *)transport)->links[peer];
     int64_t silent_ns = 0;
 
-    for (int strand = 0; strand < link->strands; strand++) {
+    for (int socket = 0; socket < link->sockets; socket++) {
         struct tcp_info info;
         socklen_t nbytes = sizeof info;
         int64_t ns;
 
-        if (getsockopt(link->fds[strand], IPPROTO_TCP, TCP_INFO, &info, &nbytes) != 0 || info.tcpi_unacked == 0 ||
+        if (getsockopt(link->fds[socket], IPPROTO_TCP, TCP_INFO, &info, &nbytes) != 0 || info.tcpi_unacked == 0 ||
             info.tcpi_backoff < BACKOFFS || info.tcpi_probes > 0)
             continue;
         ns = (int64_t)info.tcpi_last_ack_recv * TRI_NS_PER_MS;

@@ -37,7 +37,7 @@ typedef struct tri_tcp_door {
     int listeners[TRI_TCP_PLACES_MAX];
     int count; /* 0: closed */
     char address[TRI_TCP_ADDRESS_NBYTES];
-    const atomic_bool *broken; /* for the meeting, set by who holds it; NULL: never */
+    const atomic_bool *broken; /* for the rendezvous, set by who holds it; NULL: never */
 } tri_tcp_door;
 
 tri_status tri_tcp_door_open(const char *interfaces, const char *ports, tri_tcp_door *door);

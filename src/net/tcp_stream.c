@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * tcp_stream.c: bytes in and out of a link, over its strands in turn.
+ * tcp_stream.c: bytes in and out of a link, over its sockets in turn.
  *
  * One call moves a bounded number of bytes, so that what one side writes is read while it is still in the cache, and
- * sending and receiving take turns. A strand whose socket is full (or empty) holds up the stream: the next bytes belong
+ * sending and receiving take turns. A socket that is full (or empty) holds up the stream: the next bytes belong
  * there.
  */
 #include <errno.h>
@@ -35,7 +35,7 @@ static tri_status tls_gone(int peer)
     return tri_fail(TRI_EPEER, "rank %d is gone (%s)", peer, reason);
 }
 
-/* Nothing moved: has one of the other strands been closed for long? A peer that leaves closes all. */
+/* Nothing moved: has one of the other sockets been closed for long? A peer that leaves closes all. */
 static tri_status hung_check(const tcp_link *link, int peer)
 {
     if (link->hung_ns != 0 && tri_now_ns() - link->hung_ns >= TRI_TCP_HUNG_LIMIT_NS)
@@ -43,10 +43,10 @@ static tri_status hung_check(const tcp_link *link, int peer)
     return TRI_OK;
 }
 
-/* Bytes that may go to or come from the strand of a position before the next one's turn. */
+/* Bytes that may go to or come from the socket of a position before the next one's turn. */
 static size_t segment_left(const tcp_link *link, uint64_t position)
 {
-    return link->strands == 1 ? CALL_NBYTES : (size_t)(TRI_TCP_SEGMENT_NBYTES - position % TRI_TCP_SEGMENT_NBYTES);
+    return link->sockets == 1 ? CALL_NBYTES : (size_t)(TRI_TCP_SEGMENT_NBYTES - position % TRI_TCP_SEGMENT_NBYTES);
 }
 
 /* The bytes [done, done + limit) of the parts. */
@@ -69,16 +69,16 @@ static size_t parts_cut(const tri_part *parts, size_t count, size_t done, size_t
     return used;
 }
 
-/* Without blocking to one strand; *sent may be 0. */
-static tri_status strand_write(const tcp_link *link, int strand, int peer, struct iovec *cut, size_t count,
+/* Without blocking to one socket; *sent may be 0. */
+static tri_status socket_write(const tcp_link *link, int socket, int peer, struct iovec *cut, size_t count,
                                size_t *sent)
 {
     struct msghdr message = {.msg_iov = cut, .msg_iovlen = count};
     unsigned char gathered[TRI_TLS_RECORD_NBYTES];
     ssize_t done;
 
-    if (!link->tls[strand]) {
-        done = sendmsg(link->fds[strand], &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (!link->tls[socket]) {
+        done = sendmsg(link->fds[socket], &message, MSG_NOSIGNAL | MSG_DONTWAIT);
         *sent = done > 0 ? (size_t)done : 0;
         if (done < 0 && errno != EAGAIN && errno != EINTR && errno != ENOBUFS)
             return peer_gone(peer, errno);
@@ -96,7 +96,7 @@ static tri_status strand_write(const tcp_link *link, int strand, int peer, struc
         }
         cut[0] = (struct iovec){gathered, used};
     }
-    if (tri_tls_write(link->tls[strand], cut[0].iov_base, cut[0].iov_len, sent) != TRI_OK)
+    if (tri_tls_write(link->tls[socket], cut[0].iov_base, cut[0].iov_len, sent) != TRI_OK)
         return tls_gone(peer);
     return TRI_OK;
 }
@@ -118,7 +118,7 @@ tri_status tri_tcp_write_parts(tri_transport *transport, int peer, const tri_par
     for (size_t i = 0; i < count; i++)
         total += parts[i].nbytes;
     total = total < CALL_NBYTES ? total : CALL_NBYTES;
-    corks = link->tls[0] && link->strands == 1 && total > TRI_TLS_RECORD_NBYTES;
+    corks = link->tls[0] && link->sockets == 1 && total > TRI_TLS_RECORD_NBYTES;
     /* Records of one call need not be packets of their own. */
     if (corks)
         cork_set(link, 1);
@@ -126,7 +126,7 @@ tri_status tri_tcp_write_parts(tri_transport *transport, int peer, const tri_par
         size_t room = segment_left(link, link->written), wanted = total - *taken < room ? total - *taken : room, sent;
         struct iovec cut[TRI_PARTS_MAX];
         size_t cuts = parts_cut(parts, count, *taken, wanted, cut);
-        tri_status status = strand_write(link, tri_tcp_strand(link, link->written), peer, cut, cuts, &sent);
+        tri_status status = socket_write(link, tri_tcp_socket(link, link->written), peer, cut, cuts, &sent);
 
         if (status != TRI_OK && *taken == 0)
             return status;
@@ -147,14 +147,14 @@ tri_status tri_tcp_write_some(tri_transport *transport, int peer, const void *by
     return tri_tcp_write_parts(transport, peer, &(tri_part){bytes, nbytes}, 1, taken);
 }
 
-/* Without blocking from one strand; *got may be 0. */
-static tri_status strand_read(const tcp_link *link, int strand, int peer, void *bytes, size_t nbytes, size_t *got)
+/* Without blocking from one socket; *got may be 0. */
+static tri_status socket_read(const tcp_link *link, int socket, int peer, void *bytes, size_t nbytes, size_t *got)
 {
     ssize_t done;
 
-    if (link->tls[strand])
-        return tri_tls_read(link->tls[strand], bytes, nbytes, got) == TRI_OK ? TRI_OK : tls_gone(peer);
-    done = recv(link->fds[strand], bytes, nbytes, MSG_DONTWAIT);
+    if (link->tls[socket])
+        return tri_tls_read(link->tls[socket], bytes, nbytes, got) == TRI_OK ? TRI_OK : tls_gone(peer);
+    done = recv(link->fds[socket], bytes, nbytes, MSG_DONTWAIT);
     *got = done > 0 ? (size_t)done : 0;
     if (done == 0 || (done < 0 && errno != EAGAIN && errno != EINTR))
         return peer_gone(peer, done == 0 ? 0 : errno);
@@ -162,14 +162,14 @@ static tri_status strand_read(const tcp_link *link, int strand, int peer, void *
 }
 
 /* Straight from the sockets. */
-static tri_status strands_read(tcp_link *link, int peer, void *bytes, size_t nbytes, size_t *given)
+static tri_status sockets_read(tcp_link *link, int peer, void *bytes, size_t nbytes, size_t *given)
 {
     *given = 0;
     nbytes = nbytes < CALL_NBYTES ? nbytes : CALL_NBYTES;
     while (*given < nbytes) {
         size_t left = segment_left(link, link->read), wanted = nbytes - *given < left ? nbytes - *given : left, got;
         tri_status status =
-            strand_read(link, tri_tcp_strand(link, link->read), peer, (char *)bytes + *given, wanted, &got);
+            socket_read(link, tri_tcp_socket(link, link->read), peer, (char *)bytes + *given, wanted, &got);
 
         if (status != TRI_OK)
             return *given > 0 ? TRI_OK : status;
@@ -187,7 +187,7 @@ static tri_status strands_read(tcp_link *link, int peer, void *bytes, size_t nby
 
 tri_status tri_tcp_buffer_fill(tcp_link *link, int peer, size_t *given)
 {
-    tri_status status = strands_read(link, peer, link->buffer, TRI_TCP_BUFFER_NBYTES, given);
+    tri_status status = sockets_read(link, peer, link->buffer, TRI_TCP_BUFFER_NBYTES, given);
 
     link->first = 0;
     link->count = *given;
@@ -203,7 +203,7 @@ tri_status tri_tcp_read_some(tri_transport *transport, int peer, void *bytes, si
     if (nbytes == 0)
         return TRI_OK;
     if (link->count == 0 && nbytes >= TRI_TCP_BUFFER_NBYTES)
-        return strands_read(link, peer, bytes, nbytes, given);
+        return sockets_read(link, peer, bytes, nbytes, given);
     if (link->count == 0)
         TRI_TRY(tri_tcp_buffer_fill(link, peer, &filled));
     *given = nbytes < link->count ? nbytes : link->count;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * tcp_wait.c: waiting for the strands of any links, and finding out that one of them is cut.
+ * tcp_wait.c: waiting for the sockets of any links, and finding out that one of them is cut.
  *
  * Where ranks have cores of their own it looks for a while before it sleeps: waking up takes longer than a message.
  * After the first microseconds it yields between two looks; when a look takes long somebody else needs the core, and
@@ -19,13 +19,13 @@
 #define HOT_LEAST_NS     INT64_C(100)
 #define SPIN_READS       4 /* so many links are read while spinning, more are polled */
 
-/* What to ask of a strand; 0: nothing. Every strand of a wanted link is asked whether it still stands. */
-static short events_of(const tcp_link *link, unsigned char want, int strand)
+/* What to ask of a socket; 0: nothing. Every socket of a wanted link is asked whether it still stands. */
+static short events_of(const tcp_link *link, unsigned char want, int socket)
 {
-    bool reads = (want & TRI_WANT_READ) && strand == tri_tcp_strand(link, link->read);
-    bool writes = (want & TRI_WANT_WRITE) && strand == tri_tcp_strand(link, link->written);
+    bool reads = (want & TRI_WANT_READ) && socket == tri_tcp_socket(link, link->read);
+    bool writes = (want & TRI_WANT_WRITE) && socket == tri_tcp_socket(link, link->written);
     /* What is known to be cut would wake at once, again and again; the end of what is read is read. */
-    bool stands = !reads && !link->hung[strand];
+    bool stands = !reads && !link->hung[socket];
 
     return (short)((reads ? POLLIN : 0) | (writes ? POLLOUT : 0) | (stands ? POLLRDHUP : 0));
 }
@@ -38,17 +38,17 @@ static nfds_t polls_fill(tcp_transport *tcp, const unsigned char *want)
     for (int peer = 0; peer < tcp->base.world; peer++) {
         const tcp_link *link = &tcp->links[peer];
 
-        for (int strand = 0; want[peer] && strand < link->strands; strand++) {
-            short events = events_of(link, want[peer], strand);
+        for (int socket = 0; want[peer] && socket < link->sockets; socket++) {
+            short events = events_of(link, want[peer], socket);
 
             if (events != 0)
-                tcp->polls[count++] = (struct pollfd){.fd = link->fds[strand], .events = events};
+                tcp->polls[count++] = (struct pollfd){.fd = link->fds[socket], .events = events};
         }
     }
     return count;
 }
 
-/* After a poll: notes the strands that were closed, in the order in which they were asked. */
+/* After a poll: notes the sockets that were closed, in the order in which they were asked. */
 static void hung_note(tcp_transport *tcp, const unsigned char *want)
 {
     nfds_t index = 1;
@@ -56,11 +56,11 @@ static void hung_note(tcp_transport *tcp, const unsigned char *want)
     for (int peer = 0; peer < tcp->base.world; peer++) {
         tcp_link *link = &tcp->links[peer];
 
-        for (int strand = 0; want[peer] && strand < link->strands; strand++) {
-            if (events_of(link, want[peer], strand) == 0)
+        for (int socket = 0; want[peer] && socket < link->sockets; socket++) {
+            if (events_of(link, want[peer], socket) == 0)
                 continue;
             if (tcp->polls[index++].revents & (POLLRDHUP | POLLHUP | POLLERR)) {
-                link->hung[strand] = true;
+                link->hung[socket] = true;
                 if (link->hung_ns == 0)
                     link->hung_ns = tri_now_ns();
             }
@@ -68,7 +68,7 @@ static void hung_note(tcp_transport *tcp, const unsigned char *want)
     }
 }
 
-static tri_status strands_poll(tcp_transport *tcp, const unsigned char *want, int64_t limit_ns, bool *ready)
+static tri_status sockets_poll(tcp_transport *tcp, const unsigned char *want, int64_t limit_ns, bool *ready)
 {
     nfds_t count = polls_fill(tcp, want);
     struct timespec limit = {.tv_sec = (time_t)(limit_ns / TRI_NS_PER_S), .tv_nsec = (long)(limit_ns % TRI_NS_PER_S)};
@@ -89,7 +89,7 @@ static tri_status strands_poll(tcp_transport *tcp, const unsigned char *want, in
 
 static bool tls_has_bytes(const tcp_link *link)
 {
-    const tri_tls *tls = link->tls[tri_tcp_strand(link, link->read)];
+    const tri_tls *tls = link->tls[tri_tcp_socket(link, link->read)];
 
     return tls && tri_tls_has_bytes(tls);
 }
@@ -101,7 +101,7 @@ static bool is_buffered(const tcp_transport *tcp, const unsigned char *want, int
     for (int peer = 0; peer < tcp->base.world; peer++) {
         const tcp_link *link = &tcp->links[peer];
 
-        if (!want[peer] || link->strands == 0)
+        if (!want[peer] || link->sockets == 0)
             continue;
         if ((want[peer] & TRI_WANT_READ) && (link->count > 0 || tls_has_bytes(link)))
             return true;
@@ -120,7 +120,7 @@ static bool links_look(tcp_transport *tcp, const unsigned char *want)
         tcp_link *link = &tcp->links[peer];
         size_t given;
 
-        if (want[peer] && link->strands > 0 && (tri_tcp_buffer_fill(link, peer, &given) != TRI_OK || given > 0))
+        if (want[peer] && link->sockets > 0 && (tri_tcp_buffer_fill(link, peer, &given) != TRI_OK || given > 0))
             return true;
     }
     return false;
@@ -148,7 +148,7 @@ static tri_status spin(tcp_transport *tcp, const unsigned char *want, int reads,
         int64_t before_ns = now_ns;
 
         if (reads < 0 || reads > SPIN_READS)
-            TRI_TRY(strands_poll(tcp, want, 0, ready));
+            TRI_TRY(sockets_poll(tcp, want, 0, ready));
         else
             *ready = links_look(tcp, want);
         if (*ready)
@@ -184,5 +184,5 @@ tri_status tri_tcp_wait(tri_transport *transport, const unsigned char *want, int
             deadline_ns = hung_ns + TRI_TCP_HUNG_LIMIT_NS;
     }
     left_ns = deadline_ns - tri_now_ns();
-    return strands_poll(tcp, want, left_ns > 0 ? left_ns : 0, &ready);
+    return sockets_poll(tcp, want, left_ns > 0 ? left_ns : 0, &ready);
 }

@@ -256,7 +256,7 @@ static tri_status ends_shake(const char *name, const tri_tls_end *ends, size_t c
     return TRI_OK;
 }
 
-/* As in the meeting of ranks: where ranks come and go, the membership decides what a stop signal does. */
+/* As in the rendezvous of ranks: where ranks come and go, the membership decides what a stop signal does. */
 static tri_status shake_check(const char *name, const atomic_bool *broken)
 {
     if (broken && atomic_load(broken))

@@ -11,7 +11,7 @@
 #include <poll.h>
 
 #include "base/memory.h"
-#include "net/tcp_meet.h"
+#include "net/tcp_rendezvous.h"
 #include "net/transport.h"
 #include "net/ucx_library.h"
 
@@ -28,7 +28,7 @@ typedef struct ucx_receive {
 } ucx_receive;
 
 typedef struct ucx_link {
-    int fd;      /* of the meeting, -1: not linked or closed */
+    int fd;      /* of the rendezvous, -1: not linked or closed */
     ucp_ep_h ep; /* NULL: not linked */
     bool broken; /* UCX says so */
     bool dead;   /* the socket hung up without a goodbye */

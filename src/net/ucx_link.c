@@ -9,7 +9,7 @@
 
 #include "base/wait.h"
 #include "net/host.h"
-#include "net/tcp_meet.h"
+#include "net/tcp_rendezvous.h"
 #include "net/ucx_impl.h"
 
 #define ADDRESS_LIMIT_NBYTES ((size_t)32 << 10)
@@ -96,7 +96,7 @@ const char *tri_ucx_address(const tri_transport *transport)
 
 /* ---- connecting */
 
-/* Sockets of the meeting do not block. */
+/* Sockets of the rendezvous do not block. */
 static tri_status socket_move(const ucx_transport *ucx, int peer, bool sends, void *bytes, size_t nbytes,
                               int64_t deadline_ns)
 {
@@ -259,9 +259,9 @@ static tri_status links_open(ucx_transport *ucx, int64_t deadline_ns)
 tri_status tri_ucx_connect(tri_transport *transport, const char *const *addresses, int64_t deadline_ns)
 {
     ucx_transport *ucx = (ucx_transport *)transport;
-    tri_met *met = NULL;
-    tri_status status =
-        tri_tcp_meet("ucx", transport->rank, transport->world, ucx->token, &ucx->door, 0, addresses, deadline_ns, &met);
+    tri_connected_peer *connected = NULL;
+    tri_status status = tri_tcp_rendezvous("ucx", transport->rank, transport->world, ucx->token, &ucx->door, 0,
+                                           addresses, deadline_ns, &connected);
     int local = 1;
 
     for (int peer = 0; peer < transport->world; peer++)
@@ -269,8 +269,8 @@ tri_status tri_ucx_connect(tri_transport *transport, const char *const *addresse
     ucx->spins = tri_host_cores() >= local;
     tri_tcp_door_close(&ucx->door);
     for (int peer = 0; status == TRI_OK && peer < transport->world; peer++)
-        ucx->links[peer].fd = met[peer].fds[0];
-    tri_free(met);
+        ucx->links[peer].fd = connected[peer].fds[0];
+    tri_free(connected);
     for (int peer = 0; status == TRI_OK && peer < transport->world; peer++) {
         if (ucx->links[peer].fd >= 0)
             status = tri_tcp_tune(ucx->links[peer].fd, ucx->timeout_s);

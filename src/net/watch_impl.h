@@ -2,9 +2,9 @@
  *
  * watch_impl.h: what the files of the watch share: a peer, the page of beats, messages.
  *
- * watch.c is the thread, watch_ask.c is for the others, watch_link.c makes connections, watch_talk.c is what is said on
- * them, watch_judge.c decides who is lost. All fields of a peer but `state` and `verdict` are under watch->mutex once
- * the thread runs.
+ * watch.c is the thread, watch_ask.c is for the others, watch_link.c makes connections, watch_messages.c is what is
+ * said on them, watch_judge.c decides who is lost. All fields of a peer but `state` and `verdict` are under
+ * watch->mutex once the thread runs.
  */
 #ifndef TRI_NET_WATCH_IMPL_H
 #define TRI_NET_WATCH_IMPL_H
@@ -13,7 +13,7 @@
 #include <sys/types.h>
 
 #include "net/local.h"
-#include "net/tcp_meet.h"
+#include "net/tcp_rendezvous.h"
 #include "net/tls.h"
 #include "net/watch.h"
 
@@ -128,7 +128,7 @@ tri_status tri_watch_listen(tri_watch *watch, const tri_transport_setup *setup, 
 tri_status tri_watch_meet(tri_watch *watch, const char *own, const char *const *addresses, int64_t deadline_ns);
 void tri_watch_unlink(tri_watch *watch);
 
-/* watch_talk.c; all under the mutex */
+/* watch_messages.c; all under the mutex */
 void tri_watch_head_encode(const watch_head *head, unsigned char bytes[TRI_WATCH_HEAD_NBYTES]);
 /* False: no head of this protocol. */
 bool tri_watch_head_decode(const unsigned char bytes[TRI_WATCH_HEAD_NBYTES], watch_head *head);

@@ -143,28 +143,28 @@ static tri_status remote_take(tri_watch *watch, int rank, const unsigned char ke
 }
 
 /* Those that were met are the watch's. */
-static tri_status peers_take(tri_watch *watch, tri_met *met, tri_status status)
+static tri_status peers_take(tri_watch *watch, tri_connected_peer *connected, tri_status status)
 {
     int64_t now_ns = tri_now_ns();
 
     for (int rank = 0; status == TRI_OK && rank < watch->world; rank++) {
         watch_peer *peer = &watch->peers[rank];
 
-        if (met[rank].fds[0] < 0)
+        if (connected[rank].fds[0] < 0)
             continue;
-        peer->fd = met[rank].fds[0];
-        met[rank].fds[0] = -1;
+        peer->fd = connected[rank].fds[0];
+        connected[rank].fds[0] = -1;
         peer->heard_ns = now_ns;
         atomic_store(&peer->state, TRI_WATCH_ALIVE);
-        watch->remote_count += met[rank].memory_fd < 0;
-        status = met[rank].memory_fd >= 0 ? local_take(peer, rank, met[rank].memory_fd)
-                                          : remote_take(watch, rank, met[rank].keys[0]);
+        watch->remote_count += connected[rank].memory_fd < 0;
+        status = connected[rank].memory_fd >= 0 ? local_take(peer, rank, connected[rank].memory_fd)
+                                                : remote_take(watch, rank, connected[rank].keys[0]);
     }
-    for (int rank = 0; met && rank < watch->world; rank++) {
-        file_close(&met[rank].fds[0]);
-        file_close(&met[rank].memory_fd);
+    for (int rank = 0; connected && rank < watch->world; rank++) {
+        file_close(&connected[rank].fds[0]);
+        file_close(&connected[rank].memory_fd);
     }
-    tri_free(met);
+    tri_free(connected);
     return status;
 }
 
@@ -186,35 +186,35 @@ static tri_status remote_encrypt(const tri_watch *watch, int64_t deadline_ns)
 
 static tri_status local_meet(tri_watch *watch, const char *const *addresses, int64_t deadline_ns)
 {
-    tri_meeting meeting = {.name = "watch",
-                           .rank = watch->rank,
-                           .world = watch->world,
-                           .token = watch->token,
-                           .listeners = &watch->local_listener,
-                           .listener_count = 1,
-                           .memory_fd = watch->memory_fd,
-                           .slot_kib = WATCH_SLOT_KIB,
-                           .addresses = addresses,
-                           .find = tri_local_find,
-                           .trusts = tri_local_trusts,
-                           .broken = watch->broken,
-                           .arg = watch};
-    tri_met *met = NULL;
-    tri_status status = tri_meeting_hold(&meeting, deadline_ns, &met);
+    tri_rendezvous rendezvous = {.name = "watch",
+                                 .rank = watch->rank,
+                                 .world = watch->world,
+                                 .token = watch->token,
+                                 .listeners = &watch->local_listener,
+                                 .listener_count = 1,
+                                 .memory_fd = watch->memory_fd,
+                                 .slot_kib = WATCH_SLOT_KIB,
+                                 .addresses = addresses,
+                                 .find = tri_local_find,
+                                 .trusts = tri_local_trusts,
+                                 .broken = watch->broken,
+                                 .arg = watch};
+    tri_connected_peer *connected = NULL;
+    tri_status status = tri_rendezvous_run(&rendezvous, deadline_ns, &connected);
 
-    return peers_take(watch, met, status);
+    return peers_take(watch, connected, status);
 }
 
 static tri_status remote_meet(tri_watch *watch, const char *const *addresses, int64_t deadline_ns)
 {
-    tri_met *met = NULL;
+    tri_connected_peer *connected = NULL;
     watch->door.broken = watch->broken;
     if (watch->encrypts)
         TRI_TRY(tri_tls_context_create(false, &watch->tls));
-    tri_status status = tri_tcp_meet("watch", watch->rank, watch->world, watch->token, &watch->door, WATCH_SLOT_KIB,
-                                     addresses, deadline_ns, &met);
+    tri_status status = tri_tcp_rendezvous("watch", watch->rank, watch->world, watch->token, &watch->door,
+                                           WATCH_SLOT_KIB, addresses, deadline_ns, &connected);
 
-    status = peers_take(watch, met, status);
+    status = peers_take(watch, connected, status);
     return status == TRI_OK && watch->tls ? remote_encrypt(watch, deadline_ns) : status;
 }
 

@@ -15,7 +15,7 @@
 
 #include "fuzz/fuzz.h"
 #include "net/bytes.h"
-#include "net/talk.h"
+#include "net/handshake.h"
 
 #define WORLD 4
 
@@ -67,38 +67,40 @@ static bool pass_on(int from, int to, size_t step, const uint8_t *mask, size_t n
     return altered;
 }
 
-static void talk_through(const uint8_t *masks, size_t nbytes)
+static void handshake_through(const uint8_t *masks, size_t nbytes)
 {
     static const char *const both[2] = {"a", "b"};
-    tri_meeting is[2];
-    net_talk talks[2] = {{.memory_fd = -1, .dialed = true, .strands = 1, .peer = 0}};
+    tri_rendezvous is[2];
+    net_handshake handshakes[2] = {{.memory_fd = -1, .dialed = true, .sockets = 1, .peer = 0}};
     int ends[2][2];
     bool altered = false;
 
     for (int i = 0; i < 2; i++) {
-        is[i] = (tri_meeting){
+        is[i] = (tri_rendezvous){
             .name = "tcp", .rank = 1 - i, .world = 2, .token = "token", .memory_fd = -1, .addresses = both};
         TRI_ASSERT(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends[i]) == 0);
     }
-    talks[0].fd = ends[0][0];
-    tri_talk_answer(&talks[1], ends[1][0], INT64_MAX);
-    tri_talk_send_start(&is[0], &talks[0], 1);
+    handshakes[0].fd = ends[0][0];
+    tri_handshake_answer(&handshakes[1], ends[1][0], INT64_MAX);
+    tri_handshake_send_start(&is[0], &handshakes[0], 1);
     for (size_t step = 0; step < 3; step++) {
         size_t at = step * TRI_HELLO_NBYTES, side = step % 2;
-        tri_talk_advance(&is[side], &talks[side]);
-        if (talks[side].stage == TALK_IDLE)
+        tri_handshake_advance(&is[side], &handshakes[side]);
+        if (handshakes[side].stage == HANDSHAKE_IDLE)
             break;
         altered |= pass_on(ends[side][1], ends[1 - side][1], step, masks + (at < nbytes ? at : nbytes),
                            at < nbytes ? nbytes - at : 0);
-        tri_talk_advance(&is[1 - side], &talks[1 - side]);
+        tri_handshake_advance(&is[1 - side], &handshakes[1 - side]);
     }
-    TRI_ASSERT((talks[1].stage == TALK_DONE) == !altered); /* who hears the third knows that all three were right */
+    TRI_ASSERT((handshakes[1].stage == HANDSHAKE_DONE) ==
+               !altered); /* who hears the third knows that all three were right */
     if (!altered) {
-        TRI_ASSERT(talks[0].stage == TALK_DONE && memcmp(talks[0].key, talks[1].key, TRI_AUTH_NBYTES) == 0);
+        TRI_ASSERT(handshakes[0].stage == HANDSHAKE_DONE &&
+                   memcmp(handshakes[0].key, handshakes[1].key, TRI_AUTH_NBYTES) == 0);
         tri_fuzz_accepted++;
     }
     for (int i = 0; i < 2; i++) {
-        tri_talk_drop(&talks[i], "");
+        tri_handshake_drop(&handshakes[i], "");
         close(ends[i][1]);
     }
 }
@@ -106,20 +108,20 @@ static void talk_through(const uint8_t *masks, size_t nbytes)
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t nbytes)
 {
     static const char *const addresses[WORLD] = {"a", NULL, "c", "d"};
-    tri_meeting is = {
+    tri_rendezvous is = {
         .name = "tcp", .rank = 1, .world = WORLD, .token = "token", .memory_fd = -1, .addresses = addresses};
     unsigned char said[2 * TRI_HELLO_NBYTES] = {0};
-    net_talk talk = {.memory_fd = -1, .dialed = true, .strands = 1};
+    net_handshake handshake = {.memory_fd = -1, .dialed = true, .sockets = 1};
     int ends[2];
 
     if (nbytes > 0 && bytes[0] & 8) {
-        talk_through(bytes + 1, nbytes - 1);
+        handshake_through(bytes + 1, nbytes - 1);
         return 0;
     }
     if (nbytes < 1 || socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends) != 0)
         return 0;
     if (bytes[0] & 4) {
-        is.world = TRI_MEETING_CROWD;
+        is.world = TRI_RENDEZVOUS_CROWD;
         is.addresses = NULL;
     }
     if (bytes[0] & 16)
@@ -128,20 +130,20 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t nbytes)
     for (size_t i = 0; (bytes[0] & 1) && i < sizeof said; i += TRI_HELLO_NBYTES)
         hello_mend(said + i);
     if (bytes[0] & 2) {
-        talk.fd = ends[0];
-        tri_talk_send_start(&is, &talk, 1);
+        handshake.fd = ends[0];
+        tri_handshake_send_start(&is, &handshake, 1);
     } else {
-        tri_talk_answer(&talk, ends[0], INT64_MAX);
+        tri_handshake_answer(&handshake, ends[0], INT64_MAX);
     }
     say(ends[1], said, sizeof said, is.memory_fd);
-    tri_talk_advance(&is, &talk);
+    tri_handshake_advance(&is, &handshake);
     /* The first hello of a caller needs no proof: one that could be a rank's is answered, and then refused. */
-    tri_fuzz_accepted += !(bytes[0] & 2) && talk.peer >= 0;
-    TRI_ASSERT(talk.stage == TALK_IDLE);
-    TRI_ASSERT(talk.fd < 0 && talk.memory_fd < 0 && talk.why[0]);
-    TRI_ASSERT(talk.peer < is.world && talk.strand >= 0 && talk.strand < TRI_STRANDS_MAX &&
-               talk.strands <= TRI_STRANDS_MAX);
-    tri_talk_drop(&talk, "");
+    tri_fuzz_accepted += !(bytes[0] & 2) && handshake.peer >= 0;
+    TRI_ASSERT(handshake.stage == HANDSHAKE_IDLE);
+    TRI_ASSERT(handshake.fd < 0 && handshake.memory_fd < 0 && handshake.why[0]);
+    TRI_ASSERT(handshake.peer < is.world && handshake.socket >= 0 && handshake.socket < TRI_LINK_SOCKETS_MAX &&
+               handshake.sockets <= TRI_LINK_SOCKETS_MAX);
+    tri_handshake_drop(&handshake, "");
     close(ends[1]);
     return 0;
 }

@@ -17,7 +17,7 @@
 #include "base/memory.h"
 #include "net/bytes.h"
 #include "net/endpoint_impl.h"
-#include "net/talk.h"
+#include "net/handshake.h"
 #include "net/tcp_address.h"
 #include "unit/net/cmocka_all.h"
 #include "unit/net/endpoint_pair.h"
@@ -38,7 +38,7 @@ static void over_plain(void (*body)(endpoint_pair *pair))
 }
 
 /* Both ends of the honest connection hear each other. */
-static void honest_talk(endpoint_pair *pair)
+static void honest_handshake(endpoint_pair *pair)
 {
     for (int i = 0; i < 2; i++) {
         pair_end *end = &pair->ends[i], *other = &pair->ends[!i];
@@ -88,12 +88,12 @@ static void nonsense_body(endpoint_pair *pair)
         fds[i] = stranger_connect(pair);
         PAIR_CHECK(pair, send(fds[i], said[i], sizeof said[i], MSG_NOSIGNAL) == sizeof said[i]);
     }
-    honest_talk(pair);
+    honest_handshake(pair);
     for (int i = 0; i < 4; i++) {
         PAIR_UNTIL(pair, has_ended(fds[i]));
         close(fds[i]);
     }
-    honest_talk(pair);
+    honest_handshake(pair);
     PAIR_CHECK(pair, pair_count(&pair->ends[0], PAIR_OPENED) == opened);
 }
 
@@ -113,7 +113,7 @@ static void slow_body(endpoint_pair *pair)
         (void)!send(fds[1], &byte, 1, MSG_NOSIGNAL);
         for (int i = 0; i < 100; i++)
             pair_turn(pair);
-        honest_talk(pair);
+        honest_handshake(pair);
     }
     PAIR_UNTIL(pair, has_ended(fds[0]));
     close(fds[0]);
@@ -137,9 +137,9 @@ static void crowd_body(endpoint_pair *pair)
                                &connection) == TRI_OK);
     PAIR_UNTIL(pair, pair_count(&pair->ends[0], PAIR_OPENED) == 2);
     pair->ends[1].connection = connection;
-    honest_talk(pair);
+    honest_handshake(pair);
     PAIR_UNTIL(pair, has_ended(fds[0])); /* a silent connection leaves a crowd soon */
-    honest_talk(pair);
+    honest_handshake(pair);
     for (int i = 0; i < CROWD; i++)
         close(fds[i]);
 }
@@ -152,12 +152,12 @@ static void a_crowd_keeps_nobody_out_for_long(void **state)
 
 /* ---- the hellos by hand */
 
-static void hello_exchange(endpoint_pair *pair, const tri_meeting *is, net_talk *talk)
+static void hello_exchange(endpoint_pair *pair, const tri_rendezvous *is, net_handshake *handshake)
 {
     int64_t until_ns = tri_deadline_after_ms(PAIR_WAIT_MS);
 
-    while (talk->stage != TALK_DONE && talk->stage != TALK_IDLE && tri_now_ns() < until_ns) {
-        tri_talk_advance(is, talk);
+    while (handshake->stage != HANDSHAKE_DONE && handshake->stage != HANDSHAKE_IDLE && tri_now_ns() < until_ns) {
+        tri_handshake_advance(is, handshake);
         pair_turn(pair);
     }
 }
@@ -165,18 +165,18 @@ static void hello_exchange(endpoint_pair *pair, const tri_meeting *is, net_talk 
 /* A stranger's socket that has gone through the handshake by hand; said: its two hellos. */
 static int stranger_prove(endpoint_pair *pair, const char *token, unsigned char said[2 * TRI_HELLO_NBYTES])
 {
-    tri_meeting is = {.name = "hand", .rank = 1, .world = TRI_MEETING_CROWD, .token = token, .memory_fd = -1};
-    net_talk talk = {.fd = stranger_connect(pair), .memory_fd = -1, .dialed = true, .strands = 1};
+    tri_rendezvous is = {.name = "hand", .rank = 1, .world = TRI_RENDEZVOUS_CROWD, .token = token, .memory_fd = -1};
+    net_handshake handshake = {.fd = stranger_connect(pair), .memory_fd = -1, .dialed = true, .sockets = 1};
     int opened = pair_count(&pair->ends[0], PAIR_OPENED);
 
-    tri_entropy(talk.nonces[0], sizeof talk.nonces[0]);
-    tri_talk_send_start(&is, &talk, 1);
-    memcpy(said, talk.hello, TRI_HELLO_NBYTES);
-    hello_exchange(pair, &is, &talk);
-    PAIR_CHECK(pair, talk.stage == TALK_DONE);
-    memcpy(said + TRI_HELLO_NBYTES, talk.hello, TRI_HELLO_NBYTES);
+    tri_entropy(handshake.nonces[0], sizeof handshake.nonces[0]);
+    tri_handshake_send_start(&is, &handshake, 1);
+    memcpy(said, handshake.hello, TRI_HELLO_NBYTES);
+    hello_exchange(pair, &is, &handshake);
+    PAIR_CHECK(pair, handshake.stage == HANDSHAKE_DONE);
+    memcpy(said + TRI_HELLO_NBYTES, handshake.hello, TRI_HELLO_NBYTES);
     PAIR_UNTIL(pair, pair_count(&pair->ends[0], PAIR_OPENED) == opened + 1);
-    return talk.fd;
+    return handshake.fd;
 }
 
 static void replay_body(endpoint_pair *pair)
@@ -197,7 +197,7 @@ static void replay_body(endpoint_pair *pair)
         close(thief);
     }
     PAIR_CHECK(pair, pair_count(&pair->ends[0], PAIR_OPENED) == opened);
-    honest_talk(pair);
+    honest_handshake(pair);
     close(fd);
     PAIR_UNTIL(pair, pair_count(&pair->ends[0], PAIR_CLOSED) == 1);
 }
@@ -230,7 +230,7 @@ static void wrong_body(endpoint_pair *pair)
     }
     PAIR_CHECK(pair, pair_count(&pair->ends[0], PAIR_MESSAGE) == 0);
     pair->ends[0].connection = honest;
-    honest_talk(pair);
+    honest_handshake(pair);
 }
 
 static void wrong_messages_end_their_connection_alone(void **state)
@@ -255,7 +255,7 @@ static void token_body(endpoint_pair *pair)
                    !connection);
     PAIR_CHECK(pair, strstr(tri_last_error(), "does not know the token of this job"));
     tri_endpoint_close(endpoint);
-    honest_talk(pair);
+    honest_handshake(pair);
 }
 
 static void another_token_is_refused(void **state)
@@ -280,7 +280,7 @@ static void encrypt_body(endpoint_pair *pair)
                    !connection);
     PAIR_CHECK(pair, strstr(tri_last_error(), "comm.encrypt"));
     tri_endpoint_close(endpoint);
-    honest_talk(pair);
+    honest_handshake(pair);
     PAIR_CHECK(pair, pair_count(&pair->ends[0], PAIR_OPENED) == 1);
 }
 
@@ -316,7 +316,7 @@ static void many_body(endpoint_pair *pair)
     PAIR_UNTIL(pair, pair_count(&pair->ends[0], PAIR_CLOSED) == 200);
     pair->ends[0].connection = honest;
     pair->ends[0].then = NULL;
-    honest_talk(pair);
+    honest_handshake(pair);
 }
 
 static void a_server_has_two_hundred_connections(void **state)
@@ -365,7 +365,7 @@ static void descriptors_body(endpoint_pair *pair)
     while (count < 4096 && (held[count] = fcntl(fd, F_DUPFD_CLOEXEC, 0)) >= 0)
         count++;
     if (count < 4096) {
-        honest_talk(pair);
+        honest_handshake(pair);
         for (int i = 0; i < 50; i++)
             pair_turn(pair);
         PAIR_CHECK(pair, !has_ended(fd));
@@ -375,7 +375,7 @@ static void descriptors_body(endpoint_pair *pair)
     close(fd);
     fd = stranger_prove(pair, "0123456789abcdef", said);
     pair->ends[0].connection = honest;
-    honest_talk(pair);
+    honest_handshake(pair);
     close(fd);
 }
 
@@ -418,7 +418,7 @@ static void killed_body(endpoint_pair *pair)
     print_message("a killed partner was missed after %.1f ms\n", (double)(tri_now_ns() - before_ns) * 1e-6);
     waitpid(child, NULL, 0);
     to->connection = honest;
-    honest_talk(pair);
+    honest_handshake(pair);
 }
 
 static void who_is_killed_is_missed(void **state)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * test_handshake.c: a meeting of two ranks while strangers hold more connections than the listening process may open.
+ * test_handshake.c: a rendezvous of two ranks while strangers hold more connections than the listening process may
+ * open.
  */
 #include <fcntl.h>
 #include <poll.h>
@@ -14,15 +15,15 @@
 
 #include "base/runtime.h"
 #include "net/bytes.h"
-#include "net/talk.h"
-#include "net/tcp_meet.h"
+#include "net/handshake.h"
+#include "net/tcp_rendezvous.h"
 #include "unit/net/cmocka_all.h"
 
 #define WORLD     200 /* a large world may have many callers: the open files bound them, too */
 #define STRANGERS 400
 #define FILES     256
 #define TOKEN     "0123456789abcdef"
-#define WAIT_MS   4000 /* less than a stranger's conversation may take */
+#define WAIT_MS   4000 /* less than a stranger's handshake may take */
 
 /* What a stranger says first; false: it closes its connection. */
 typedef bool (*stranger_fn)(int fd);
@@ -37,7 +38,7 @@ static bool says_a_byte(int fd)
     return send(fd, "T", 1, MSG_NOSIGNAL) == 1;
 }
 
-static bool talks_http(int fd)
+static bool handshakes_http(int fd)
 {
     static const char text[] = "GET / HTTP/1.1\r\nHost: trireme\r\nUser-Agent: curl/8.5.0\r\nAccept: text/plain\r\n"
                                "Accept-Encoding: identity\r\n\r\n";
@@ -48,20 +49,21 @@ static bool talks_http(int fd)
 /* A right first hello needs no token. */
 static bool knows_the_protocol(int fd)
 {
-    tri_meeting is = {.rank = 2, .world = WORLD, .token = "another", .memory_fd = -1};
-    net_talk talk = {.fd = -1, .memory_fd = -1, .dialed = true, .strands = 1};
+    tri_rendezvous is = {.rank = 2, .world = WORLD, .token = "another", .memory_fd = -1};
+    net_handshake handshake = {.fd = -1, .memory_fd = -1, .dialed = true, .sockets = 1};
 
-    tri_talk_send_start(&is, &talk, 1);
-    return send(fd, talk.hello, sizeof talk.hello, MSG_NOSIGNAL) == sizeof talk.hello;
+    tri_handshake_send_start(&is, &handshake, 1);
+    return send(fd, handshake.hello, sizeof handshake.hello, MSG_NOSIGNAL) == sizeof handshake.hello;
 }
 
 static tri_status meet(int rank, int peer, const tri_tcp_door *door, const char *address)
 {
     const char *addresses[WORLD] = {NULL};
-    tri_met *met;
+    tri_connected_peer *connected;
 
     addresses[peer] = address;
-    return tri_tcp_meet("test", rank, WORLD, TOKEN, door, 1, addresses, tri_deadline_after_ms(WAIT_MS), &met);
+    return tri_tcp_rendezvous("test", rank, WORLD, TOKEN, door, 1, addresses, tri_deadline_after_ms(WAIT_MS),
+                              &connected);
 }
 
 /* The listening rank, in a process of its own. */
@@ -107,7 +109,7 @@ static void strangers_that(stranger_fn say)
 
 static void strangers_leave_places_for_the_ranks(void **state)
 {
-    static const stranger_fn kinds[] = {is_silent, says_a_byte, talks_http, knows_the_protocol};
+    static const stranger_fn kinds[] = {is_silent, says_a_byte, handshakes_http, knows_the_protocol};
 
     (void)state;
     for (size_t i = 0; i < TRI_COUNT_OF(kinds); i++) {

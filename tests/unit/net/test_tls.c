@@ -221,10 +221,10 @@ static void encrypted_ranks(spawn_rank *self, void *arg)
 static void encrypted_links_carry_the_same_bytes(void **state)
 {
     (void)state;
-    for (int strands = 1; strands <= 4; strands += 3) {
+    for (int sockets = 1; sockets <= 4; sockets += 3) {
         spawn_config config = {.kind = SPAWN_TCP, .world = 2};
 
-        assert_true(spawn_ranks(&config, encrypted_ranks, &strands));
+        assert_true(spawn_ranks(&config, encrypted_ranks, &sockets));
     }
 }
 

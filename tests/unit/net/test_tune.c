@@ -4,7 +4,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "net/tcp_meet.h"
+#include "net/tcp_rendezvous.h"
 #include "unit/net/cmocka_all.h"
 
 #define TRIES   200

@@ -587,14 +587,14 @@ static tri_net *far_open(const char *host, int rank)
     return net;
 }
 
-typedef struct far_meeting {
+typedef struct far_rendezvous {
     tri_net *net;
     const char *const *addresses;
-} far_meeting;
+} far_rendezvous;
 
 static void far_connect(void *arg)
 {
-    const far_meeting *at = arg;
+    const far_rendezvous *at = arg;
 
     TRI_ASSERT(tri_net_connect(at->net, at->addresses, tri_deadline_after_ms(10000)) == TRI_OK);
 }
@@ -603,12 +603,12 @@ static void far_child(int fd)
 {
     char texts[3][TRI_NET_ADDRESS_NBYTES];
     const char *addresses[3] = {texts[0], texts[1], texts[2]};
-    far_meeting meeting = {far_open("b", 1), addresses};
+    far_rendezvous rendezvous = {far_open("b", 1), addresses};
 
-    text_send(fd, tri_net_address(meeting.net));
+    text_send(fd, tri_net_address(rendezvous.net));
     for (int i = 0; i < 3; i++)
         text_receive(fd, texts[i]);
-    far_connect(&meeting);
+    far_connect(&rendezvous);
     text_send(fd, "met");
     for (;;)
         pause();
@@ -618,7 +618,7 @@ static void far_stopped(const char *third_host, const char *want)
 {
     char texts[3][TRI_NET_ADDRESS_NBYTES];
     const char *addresses[3] = {texts[0], texts[1], texts[2]};
-    far_meeting meetings[2] = {{.addresses = addresses}, {.addresses = addresses}};
+    far_rendezvous meetings[2] = {{.addresses = addresses}, {.addresses = addresses}};
     tri_thread *thread;
     int fds[2];
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * tcp_meet.c: the meeting of ranks over TCP, and what the kernel is told about such a connection.
+ * tcp_rendezvous.c: the rendezvous of ranks over TCP, and what the kernel is told about such a connection.
  */
-#include "net/tcp_meet.h"
+#include "net/tcp_rendezvous.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -23,7 +23,7 @@
 #define NEAR_US     50
 #define NEAR_NBYTES (128 << 10)
 
-static bool place_find(void *arg, const char *address, int attempt, tri_meeting_place *place)
+static bool place_find(void *arg, const char *address, int attempt, tri_rendezvous_place *place)
 {
     const tri_tcp_door *own = arg;
     tri_tcp_place found[TRI_TCP_PLACES_MAX];
@@ -35,23 +35,24 @@ static bool place_find(void *arg, const char *address, int attempt, tri_meeting_
     return true;
 }
 
-tri_status tri_tcp_meet(const char *name, int rank, int world, const char *token, const tri_tcp_door *door,
-                        uint32_t slot_kib, const char *const *addresses, int64_t deadline_ns, tri_met **met)
+tri_status tri_tcp_rendezvous(const char *name, int rank, int world, const char *token, const tri_tcp_door *door,
+                              uint32_t slot_kib, const char *const *addresses, int64_t deadline_ns,
+                              tri_connected_peer **connected)
 {
-    tri_meeting meeting = {.name = name,
-                           .rank = rank,
-                           .world = world,
-                           .token = token,
-                           .listeners = door->listeners,
-                           .listener_count = door->count,
-                           .memory_fd = -1,
-                           .slot_kib = slot_kib,
-                           .addresses = addresses,
-                           .find = place_find,
-                           .broken = door->broken,
-                           .arg = (void *)(uintptr_t)door};
+    tri_rendezvous rendezvous = {.name = name,
+                                 .rank = rank,
+                                 .world = world,
+                                 .token = token,
+                                 .listeners = door->listeners,
+                                 .listener_count = door->count,
+                                 .memory_fd = -1,
+                                 .slot_kib = slot_kib,
+                                 .addresses = addresses,
+                                 .find = place_find,
+                                 .broken = door->broken,
+                                 .arg = (void *)(uintptr_t)door};
 
-    return tri_meeting_hold(&meeting, deadline_ns, met);
+    return tri_rendezvous_run(&rendezvous, deadline_ns, connected);
 }
 
 unsigned tri_tcp_round_trip_us(int fd)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * watch_talk.c: what watches say to each other: a head of 24 bytes and up to 3 KiB (docs/formats/wire.md).
+ * watch_messages.c: what watches say to each other: a head of 24 bytes and up to 3 KiB (docs/formats/wire.md).
  *
  * Sending never waits: what a peer does not take stays in a small buffer, and a beat that finds no room is left out.
  * Who sends what is no message is cut off.

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * test_strands.c: links over tcp of several connections and several interfaces, and how a rank finds its way.
+ * test_sockets.c: links over tcp of several connections and several interfaces, and how a rank finds its way.
  */
 #include <arpa/inet.h>
 #include <dirent.h>
@@ -74,15 +74,15 @@ static void exchange_all(spawn_rank *self, tri_net *net)
     free(bytes);
 }
 
-typedef struct strands_case {
+typedef struct sockets_case {
     const char *const *settings;
     const char *described; /* what must stand in tri_net_describe_peer */
     const char *also;      /* or NULL */
-} strands_case;
+} sockets_case;
 
-static void talk(spawn_rank *self, void *arg)
+static void handshake(spawn_rank *self, void *arg)
 {
-    const strands_case *all = arg;
+    const sockets_case *all = arg;
     char text[TRI_NET_DESCRIBE_NBYTES];
     tri_net *net = NULL;
 
@@ -113,33 +113,33 @@ static void bytes_arrive_in_order_over_any_number_of_connections(void **state)
     (void)state;
     for (size_t i = 0; i < TRI_COUNT_OF(counts); i++) {
         const char *settings[] = {counts[i][0], NULL};
-        strands_case all = {settings, counts[i][1], NULL};
+        sockets_case all = {settings, counts[i][1], NULL};
         spawn_config config = {.kind = SPAWN_TCP, .world = i % 2 ? 3 : 2};
 
-        assert_true(spawn_ranks(&config, talk, &all));
+        assert_true(spawn_ranks(&config, handshake, &all));
     }
 }
 
 static void near_ranks_have_one_connection(void **state)
 {
-    strands_case all = {NULL, "1 connection, 127.0.0.1 to 127.0.0.1, round trip ", NULL};
+    sockets_case all = {NULL, "1 connection, 127.0.0.1 to 127.0.0.1, round trip ", NULL};
     spawn_config config = {.kind = SPAWN_TCP, .world = 3};
 
     (void)state;
-    assert_true(spawn_ranks(&config, talk, &all));
+    assert_true(spawn_ranks(&config, handshake, &all));
 }
 
 static void connections_are_spread_over_the_interfaces_that_are_named(void **state)
 {
     static const char *const two[] = {"interface=127.0.0.1,127.0.0.2", NULL};
     static const char *const four[] = {"interface=127.0.0.1,127.0.0.2", "tcp_connections=4", NULL};
-    strands_case all[] = {{two, "2 connections,", "127.0.0.2"}, {four, "4 connections,", "127.0.0.2"}};
+    sockets_case all[] = {{two, "2 connections,", "127.0.0.2"}, {four, "4 connections,", "127.0.0.2"}};
 
     (void)state;
     for (size_t i = 0; i < TRI_COUNT_OF(all); i++) {
         spawn_config config = {.kind = SPAWN_TCP, .world = 3};
 
-        assert_true(spawn_ranks(&config, talk, &all[i]));
+        assert_true(spawn_ranks(&config, handshake, &all[i]));
     }
 }
 
