@@ -101,7 +101,7 @@ typedef struct fleet_worker {
     fleet_meeting *meeting;              /* of its generation */
     int64_t generation;                  /* in which it had a state last */
     int64_t step;                        /* of its state; -1: none */
-    tri_role_set set;                    /* what it has of a spread one */
+    tri_assignment_set set;              /* what it has of a spread one */
     int64_t step_ns;                     /* one takes it */
     int64_t slow_until_ns, slow_turn_ns; /* it stands still now and then; when it does so next */
 } fleet_worker;

@@ -25,17 +25,17 @@ static fleet_worker *other_find(const fleet *all, const fleet_worker *worker, in
 }
 
 /* One bit of one element: of the weights, or of an array of state. */
-static bool stock_flip(fleet *all, const tri_stock *stock)
+static bool shard_flip(fleet *all, const tri_state_shard *shard)
 {
     int arrays = 1;
-    while (tri_optim_state_name(stock->optim, arrays - 1))
+    while (tri_optim_state_name(shard->optim, arrays - 1))
         arrays++;
     int array = (int)fleet_draw(all, (uint64_t)arrays);
-    const tri_vector *list = array == 0 ? &stock->held_values : &stock->held;
+    const tri_vector *list = array == 0 ? &shard->held_values : &shard->held;
     if (list->count == 0)
         return false;
-    const tri_holding *held = tri_vector_at(list, fleet_draw(all, list->count));
-    float *values = array == 0 ? stock->params->values : tri_optim_state(stock->optim, array - 1);
+    const tri_extent *held = tri_vector_at(list, fleet_draw(all, list->count));
+    float *values = array == 0 ? shard->params->values : tri_optim_state(shard->optim, array - 1);
     float *value = values + held->at + (int64_t)fleet_draw(all, (uint64_t)(held->high - held->low));
     uint32_t bits;
     memcpy(&bits, value, sizeof(bits));
@@ -48,15 +48,15 @@ void fleet_flip(fleet_worker *worker, const tri_job *job)
 {
     fleet *all = worker->fleet;
     const fleet_config *config = all->config;
-    const tri_stock_set *now = &job->roles.now;
-    if (all->flips_left == 0 || config->is_quiet || job->roles.mirrored < 0 || job->step >= config->steps)
+    const tri_shard_set *now = &job->assignment.now;
+    if (all->flips_left == 0 || config->is_quiet || job->assignment.mirrored < 0 || job->step >= config->steps)
         return;
     if (fleet_draw(all, (uint64_t)(config->ranks * config->steps)) >= (uint64_t)config->flips)
         return;
     bool own = fleet_draw(all, 2) == 0;
     int *role = own ? &worker->set.own : &worker->set.mirror;
     fleet_worker *other = other_find(all, worker, *role);
-    if (!other || !stock_flip(all, own ? &now->own : &now->mirror))
+    if (!other || !shard_flip(all, own ? &now->own : &now->mirror))
         return;
     tri_log(TRI_LOG_INFO, "a bit flips in %s part %d of %s", own ? "" : "the mirror of ", *role, worker->id);
     fleet_trace(all, (uint64_t)worker->number, 7);

@@ -35,16 +35,16 @@ void fleet_reference_fini(fleet_reference *reference)
     *reference = (fleet_reference){0};
 }
 
-/* Elements of a holding, in or against all elements of all tensors. */
-static bool holding_check(const tri_job *job, const tri_holding *holding, float *array, float *whole, bool writes)
+/* Elements of a extent, in or against all elements of all tensors. */
+static bool extent_check(const tri_job *job, const tri_extent *extent, float *array, float *whole, bool writes)
 {
-    int64_t first = job->tensors.items[holding->tensor].first, count = 0;
+    int64_t first = job->tensors.items[extent->tensor].first, count = 0;
     bool same = true;
-    for (int64_t at = holding->low; at < holding->high; at += count) {
-        int64_t place = first + tri_piece_place(holding->shape, holding->piece, at, &count);
-        float *here = array + holding->at + (at - holding->low);
-        if (count > holding->high - at)
-            count = holding->high - at;
+    for (int64_t at = extent->low; at < extent->high; at += count) {
+        int64_t place = first + tri_piece_place(extent->shape, extent->piece, at, &count);
+        float *here = array + extent->at + (at - extent->low);
+        if (count > extent->high - at)
+            count = extent->high - at;
         if (writes)
             memcpy(whole + place, here, (size_t)count * sizeof(float));
         else
@@ -53,15 +53,15 @@ static bool holding_check(const tri_job *job, const tri_holding *holding, float 
     return same;
 }
 
-static bool stock_check(const tri_job *job, const tri_stock *stock, const fleet_reference *reference, bool writes)
+static bool shard_check(const tri_job *job, const tri_state_shard *shard, const fleet_reference *reference, bool writes)
 {
     bool same = true;
     for (int a = 0; a < reference->arrays; a++) {
-        const tri_vector *list = a == 0 ? &stock->held_values : &stock->held;
-        float *array = a == 0 ? stock->params->values : tri_optim_state(stock->optim, a - 1);
+        const tri_vector *list = a == 0 ? &shard->held_values : &shard->held;
+        float *array = a == 0 ? shard->params->values : tri_optim_state(shard->optim, a - 1);
         float *whole = reference->values + (job->step * reference->arrays + a) * reference->total;
         for (size_t i = 0; i < list->count; i++)
-            same = holding_check(job, tri_vector_at(list, i), array, whole, writes) && same;
+            same = extent_check(job, tri_vector_at(list, i), array, whole, writes) && same;
     }
     return same;
 }
@@ -70,13 +70,13 @@ static bool stock_check(const tri_job *job, const tri_stock *stock, const fleet_
 static const char *spread_check(const fleet *all, const tri_job *job)
 {
     fleet_reference *reference = all->config->reference;
-    const tri_stock_set *now = &job->roles.now;
+    const tri_shard_set *now = &job->assignment.now;
     bool writes = all->config->is_quiet;
     if (writes && reference_open(reference, job, all->config->steps) != TRI_OK)
         return "no memory for";
-    if (!stock_check(job, &now->own, reference, writes))
+    if (!shard_check(job, &now->own, reference, writes))
         return "other elements in its role than";
-    if (now->mirror.params && !stock_check(job, &now->mirror, reference, writes))
+    if (now->mirror.params && !shard_check(job, &now->mirror, reference, writes))
         return "other elements in its mirror than";
     return NULL;
 }
@@ -98,7 +98,7 @@ void fleet_state_check(const fleet_worker *worker, const tri_job *job)
                     (long long)all->config->steps);
         return;
     }
-    const char *wrong = job->roles.on ? spread_check(all, job) : whole_check(all, job);
+    const char *wrong = job->assignment.on ? spread_check(all, job) : whole_check(all, job);
     if (wrong)
         fleet_broke(all, "worker %s, generation %lld: after step %lld %s without faults", worker->id,
                     (long long)worker->meeting->number, (long long)job->step, wrong);
@@ -118,7 +118,7 @@ static bool can_be_asked(const fleet_worker *worker)
 static bool is_held(const fleet *all, int64_t generation, int64_t step, int role)
 {
     for (int i = 0; i < all->count; i++) {
-        const tri_role_set *set = &all->workers[i]->set;
+        const tri_assignment_set *set = &all->workers[i]->set;
         if (can_be_asked(all->workers[i]) && set->generation == generation && set->step >= step - 1 &&
             (set->own == role || set->mirror == role))
             return true;
@@ -127,7 +127,7 @@ static bool is_held(const fleet *all, int64_t generation, int64_t step, int role
 }
 
 /* Where one has made a step all that are left of its generation can make it (docs/design/recovery.md). */
-static bool is_whole(const fleet *all, const tri_role_set *newest)
+static bool is_whole(const fleet *all, const tri_assignment_set *newest)
 {
     for (int role = 0; role < newest->roles; role++)
         if (!is_held(all, newest->generation, newest->step, role))

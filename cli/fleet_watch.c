@@ -147,9 +147,9 @@ static void formed(fleet_worker *worker, const tri_job *job)
         if (!meeting->shards || place >= meeting->places || s >= all->shards ||
             meeting->shards[place * all->shards + s]++ > 0)
             fleet_broke(all, "generation %lld: shard %lld has two workers", (long long)meeting->number, (long long)s);
-    bool has_state = !job->roles.on && meeting->founded; /* and goes on from there, though others may be farther */
+    bool has_state = !job->assignment.on && meeting->founded; /* and goes on from there, though others may be farther */
     bool is_first = meeting->formed++ == 0 && meeting->number > 1 && all->front >= 0 && !has_state;
-    bool is_had = job->roles.on && job->roles.state.generation > 0; /* by members of this generation */
+    bool is_had = job->assignment.on && job->assignment.state.generation > 0; /* by members of this generation */
     /* Whoever is a step behind may have got that from another one. */
     if (is_first && (job->step == 0 || (job->step < all->tip - 1 && !is_had))) {
         fleet_files_back(all, worker, job->step);
@@ -211,7 +211,7 @@ void fleet_stepped(void *arg, const tri_job *job)
     }
     worker->generation = job->elastic.number;
     worker->step = job->step;
-    worker->set = job->roles.now.what;
+    worker->set = job->assignment.now.what;
     worker->set.step = job->step;
     front_move(all, job->step, worker->meeting);
     if (!is_new)

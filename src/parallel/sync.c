@@ -126,7 +126,7 @@ void tri_sync_arrays_free(tri_group *group, const tri_params *params, int part_c
     tri_free(arrays);
 }
 
-bool tri_sync_is_apart(const tri_parallel_config *config)
+bool tri_sync_is_local(const tri_parallel_config *config)
 {
     return tri_sync_table[config->sync]->meet;
 }
@@ -160,7 +160,7 @@ const char *tri_sync_bits(const tri_parallel_config *config, int ranks, bool bet
                           char text[TRI_SYNC_BITS_NBYTES])
 {
     text[0] = 0;
-    if (tri_sync_is_apart(config) && (ranks > 1 || config->sync == TRI_SYNC_DILOCO))
+    if (tri_sync_is_local(config) && (ranks > 1 || config->sync == TRI_SYNC_DILOCO))
         snprintf(text, TRI_SYNC_BITS_NBYTES, "not reproducible across layouts (parallel.sync %.16s on %d ranks)",
                  tri_sync_kind_word(config->sync), ranks);
     else if (tri_compress_is_used(config, ranks, between_hosts))

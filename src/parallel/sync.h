@@ -178,7 +178,7 @@ typedef struct tri_sync_ops {
     tri_status (*wait)(tri_sync *sync, int entry, tri_sync_slice *slice);
     /* The slice is moved: gives it to whoever needs it. NULL: nobody does. */
     tri_status (*publish)(tri_sync *sync);
-    /* Where each rank has weights of its own (tri_sync_is_apart); else all NULL. meet: collective, the weights become
+    /* Where each rank has weights of its own (tri_sync_is_local); else all NULL. meet: collective, the weights become
      * the mean of all ranks', and this rank's own go to grads[0]; part brings those back. What lies in between must not
      * use the gradients. */
     tri_status (*meet)(tri_sync *sync);
@@ -223,7 +223,7 @@ struct tri_sync {
 /* All rows, NULL at the end. */
 extern const tri_sync_ops *const tri_sync_table[]; /* by tri_sync_kind */
 /* Whether each rank moves weights of its own, and by its own gradients alone, from one exchange to the next. */
-bool tri_sync_is_apart(const tri_parallel_config *config);
+bool tri_sync_is_local(const tri_parallel_config *config);
 /* Options that do not go together. */
 tri_status tri_sync_check(const tri_parallel_config *config);
 /* What a manifest says of the bits where they depend on the layout; "" where they do not. */

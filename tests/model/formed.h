@@ -21,14 +21,14 @@ static int rank_of(int g, int i)
 
 /* --- sets --- */
 
-/* Roles of generation g that a process has with its set of it: train/elastic/assignment.c, tri_roles_mirror(). */
+/* Roles of generation g that a process has with its set of it: train/elastic/assignment.c, tri_assignment_mirror(). */
 static int roles_of(int g, int i)
 {
     int ranks = count_of(now.list[g]), rank = rank_of(g, i);
     return 1 << rank | (ranks > 1 ? 1 << (rank + ranks / 2) % ranks : 0);
 }
 
-/* What it says that it has: reform_roles.c, tri_job_role_note(). */
+/* What it says that it has: reform_roles.c, tri_job_assignment_note(). */
 typedef struct set {
     int g, s, next;
 } set;
@@ -43,7 +43,7 @@ static set set_of(int i)
     return (set){now.complete[i] ? now.set_g[i] : 0, now.set_s[i], now.set_next[i]};
 }
 
-/* train/elastic/assignment.c, tri_role_source() */
+/* train/elastic/assignment.c, tri_assignment_source() */
 static int gives(set one, int g, int s)
 {
     return one.g == g && g > 0 && (one.s == s || (one.next && one.s + 1 == s));
@@ -58,7 +58,7 @@ static int is_whole(int mask, int g, int s)
     return roles == (1 << count_of(now.list[g])) - 1;
 }
 
-/* The state after the most steps that one of them has made, of several the newest generation's: tri_roles_find().
+/* The state after the most steps that one of them has made, of several the newest generation's: tri_assignment_find().
  * (25) dropped: those that are ready make a step alone. */
 static set find(int mask)
 {
@@ -178,7 +178,7 @@ static void enter(int i)
         now.made[g] = (uchar)from_s;
 }
 
-/* --- a generation forms: tri_job_roles_find(), tri_job_check_equal(), tri_job_roles_settle() --- */
+/* --- a generation forms: tri_job_assignment_find(), tri_job_check_equal(), tri_job_assignment_settle() --- */
 
 /* Its elements go to all that want them. */
 static int may_send(int i)
@@ -277,7 +277,7 @@ static void move(int i)
     now.front_gen = (uchar)g;
 }
 
-/* --- a peer is lost: elastic.c, generation_find(); reform_roles.c, tri_job_roles_resolve() --- */
+/* --- a peer is lost: elastic.c, generation_find(); reform_roles.c, tri_job_assignment_resolve() --- */
 
 static int has_trouble(int i)
 {

@@ -36,7 +36,7 @@ typedef struct ps_client_connection {
     uint64_t request;  /* of that */
     size_t owed;       /* bytes that lie here for it: answers to be sent, messages that wait */
     size_t unsent;     /* of these: answers */
-    bool is_paused;    /* it owes too much */
+    bool is_paused;    /* it exchange_pending too much */
     bool is_stalled;   /* it was told that slots are elsewhere, and has not begun again since */
     bool awaits_keys;  /* what is not said as LISTED; see rpc/protocol.h */
     tri_vector asked;  /* int64_t, by block: when it asked for the values that it waits for, 0: it does not */

@@ -24,7 +24,7 @@ static tri_status shares_list(const tri_job *job, tri_vector *list)
     TRI_TRY(tri_shares_of(&job->shares, job->mesh.data_rank, &own, &count));
     tri_status status = TRI_OK;
     for (int i = 0; status == TRI_OK && i < count; at += own[i++].count)
-        status = tri_holdings_of_slice(job->params, &job->tensors, own[i], at, job->mesh.tensor_rank == 0, list);
+        status = tri_extents_of_slice(job->params, &job->tensors, own[i], at, job->mesh.tensor_rank == 0, list);
     tri_free(own);
     return status;
 }
@@ -34,40 +34,40 @@ static tri_status whole_list(const tri_job *job, tri_vector *list)
 {
     tri_slice all = {0, job->params->count};
     return job->mesh.data_rank == 0
-               ? tri_holdings_of_slice(job->params, &job->tensors, all, 0, job->mesh.tensor_rank == 0, list)
+               ? tri_extents_of_slice(job->params, &job->tensors, all, 0, job->mesh.tensor_rank == 0, list)
                : TRI_OK;
 }
 
-static tri_status inventory_open(tri_job *job, tri_status (*list_make)(const tri_job *job, tri_vector *list),
-                                 tri_inventory **out)
+static tri_status map_open(tri_job *job, tri_status (*list_make)(const tri_job *job, tri_vector *list),
+                           tri_shard_map **out)
 {
-    tri_vector list = {.each = sizeof(tri_holding)};
+    tri_vector list = {.each = sizeof(tri_extent)};
     tri_status status = list_make(job, &list);
     if (status == TRI_OK)
-        status = tri_inventory_create(job->group, &job->tensors, &list, out);
+        status = tri_shard_map_create(job->group, &job->tensors, &list, out);
     tri_vector_fini(&list);
     return status;
 }
 
-tri_status tri_job_inventories_open(tri_job *job)
+tri_status tri_job_shard_maps_open(tri_job *job)
 {
-    TRI_TRY(inventory_open(job, job->spread == TRI_SPREAD_WEIGHTS ? shares_list : whole_list, &job->weights_at));
+    TRI_TRY(map_open(job, job->spread == TRI_SPREAD_WEIGHTS ? shares_list : whole_list, &job->weights_at));
     job->states_at = job->weights_at;
     bool apart = job->spread == TRI_SPREAD_STATE || job->spread == TRI_SPREAD_GRADIENTS;
-    return apart ? inventory_open(job, shares_list, &job->states_at) : TRI_OK;
+    return apart ? map_open(job, shares_list, &job->states_at) : TRI_OK;
 }
 
-void tri_job_inventories_close(tri_job *job)
+void tri_job_shard_maps_close(tri_job *job)
 {
     if (job->states_at != job->weights_at)
-        tri_inventory_destroy(job->states_at);
-    tri_inventory_destroy(job->weights_at);
+        tri_shard_map_destroy(job->states_at);
+    tri_shard_map_destroy(job->weights_at);
     job->weights_at = job->states_at = NULL;
 }
 
 bool tri_job_is_spread(const tri_job *job)
 {
-    return tri_inventory_is_spread(job->weights_at) || tri_inventory_is_spread(job->states_at);
+    return tri_shard_map_is_spread(job->weights_at) || tri_shard_map_is_spread(job->states_at);
 }
 
 /* --- the arrays --- */
@@ -76,7 +76,7 @@ static tri_status piece_read(void *arg, int64_t at, int64_t *count, const float 
 {
     tri_job_arrays *arrays = arg;
     int64_t index = at / arrays->job->tensors.total;
-    return tri_inventory_read(index == 0 ? arrays->job->weights_at : arrays->job->states_at, arrays->views[index].host,
+    return tri_shard_map_read(index == 0 ? arrays->job->weights_at : arrays->job->states_at, arrays->views[index].host,
                               at % arrays->job->tensors.total, count, values);
 }
 
@@ -85,7 +85,7 @@ static tri_status piece_write(void *arg, int64_t at, int64_t count, const float 
     tri_job_arrays *arrays = arg;
     int64_t index = at / arrays->job->tensors.total;
     (void)count; /* a whole tensor */
-    return tri_inventory_write(index == 0 ? arrays->job->weights_at : arrays->job->states_at, arrays->views[index].host,
+    return tri_shard_map_write(index == 0 ? arrays->job->weights_at : arrays->job->states_at, arrays->views[index].host,
                                at % arrays->job->tensors.total, values);
 }
 
@@ -127,7 +127,7 @@ tri_status tri_job_arrays_slices(tri_job_arrays *arrays, int index, tri_checkpoi
         if (!name)
             return TRI_ENOMEM;
         float *values =
-            tri_inventory_alone(index == 0 ? job->weights_at : job->states_at, arrays->views[index].host, i);
+            tri_shard_map_alone(index == 0 ? job->weights_at : job->states_at, arrays->views[index].host, i);
         slices[i] = (tri_checkpoint_slice){.name = name,
                                            .shape = row->shape,
                                            .values = values,
@@ -141,10 +141,10 @@ tri_status tri_job_arrays_follow(tri_job_arrays *arrays, bool gives)
 {
     tri_job *job = arrays->job;
     for (int index = 0; index < arrays->count; index++) {
-        tri_inventory *inventory = index == 0 ? job->weights_at : job->states_at;
+        tri_shard_map *map = index == 0 ? job->weights_at : job->states_at;
         float *array = arrays->views[index].host;
         for (int i = 0; i < job->tensors.count; i++)
-            TRI_TRY(gives ? tri_inventory_give(inventory, array, i) : tri_inventory_take(inventory, array, i));
+            TRI_TRY(gives ? tri_shard_map_give(map, array, i) : tri_shard_map_take(map, array, i));
     }
     return TRI_OK;
 }
@@ -176,12 +176,12 @@ static int by_name(const void *a, const void *b)
 static tri_status tensor_hash(tri_job *job, const tri_tensor_row *row, float *array, tri_params_hasher *hasher)
 {
     if (job->rank != 0)
-        return tri_inventory_give(job->weights_at, array, (int)(row - job->tensors.items));
+        return tri_shard_map_give(job->weights_at, array, (int)(row - job->tensors.items));
     tri_params_hasher_begin(hasher, row->name, row->shape);
     for (int64_t at = 0, count; at < row->count; at += count) {
         const float *values;
         count = row->count - at;
-        TRI_TRY(tri_inventory_read(job->weights_at, array, row->first + at, &count, &values));
+        TRI_TRY(tri_shard_map_read(job->weights_at, array, row->first + at, &count, &values));
         tri_params_hasher_put(hasher, values, count);
     }
     return TRI_OK;
@@ -212,7 +212,7 @@ static tri_status spread_hash(tri_job *job, uint64_t *hash)
 
 tri_status tri_job_weights_hash(tri_job *job, uint64_t *hash)
 {
-    if (!tri_inventory_is_spread(job->weights_at)) {
+    if (!tri_shard_map_is_spread(job->weights_at)) {
         *hash = tri_params_hash(job->params);
         return TRI_OK;
     }
@@ -226,7 +226,7 @@ tri_status tri_job_weights_hash(tri_job *job, uint64_t *hash)
 
 bool tri_job_saves_together(const tri_job *job)
 {
-    return tri_job_is_spread(job) || tri_job_is_apart(job);
+    return tri_job_is_spread(job) || tri_job_has_own_weights(job);
 }
 
 tri_status tri_job_first_tells(tri_job *job, int64_t *word)

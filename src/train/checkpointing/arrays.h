@@ -8,8 +8,8 @@
 #include "train/core/job.h"
 
 /* arrays.c: who holds what; collective, once all objects are there. */
-tri_status tri_job_inventories_open(tri_job *job);
-void tri_job_inventories_close(tri_job *job);
+tri_status tri_job_shard_maps_open(tri_job *job);
+void tri_job_shard_maps_close(tri_job *job);
 /* Weights (0) and the optimizer's state of a rank, as the host sees them. */
 typedef struct tri_job_arrays {
     tri_job *job;

@@ -20,7 +20,7 @@
 
 #define PIECE_COUNT (INT64_C(1) << 18)
 
-bool tri_job_is_apart(const tri_job *job)
+bool tri_job_has_own_weights(const tri_job *job)
 {
     return job->sync && job->sync->ops->meet;
 }
@@ -28,7 +28,7 @@ bool tri_job_is_apart(const tri_job *job)
 tri_status tri_job_meet(tri_job *job)
 {
     bool serves = tri_job_servers_meets(job);
-    if ((!tri_job_is_apart(job) && !serves) || job->met++ > 0)
+    if ((!tri_job_has_own_weights(job) && !serves) || job->met++ > 0)
         return TRI_OK;
     tri_status status = serves ? tri_sync_ps_meet(job->sync) : job->sync->ops->meet(job->sync);
     job->met -= status != TRI_OK;
@@ -38,7 +38,7 @@ tri_status tri_job_meet(tri_job *job)
 void tri_job_part(tri_job *job)
 {
     bool serves = tri_job_servers_meets(job);
-    if ((!tri_job_is_apart(job) && !serves) || --job->met > 0)
+    if ((!tri_job_has_own_weights(job) && !serves) || --job->met > 0)
         return;
     if (serves)
         tri_sync_ps_part(job->sync);
@@ -55,7 +55,7 @@ static int own_count(const tri_job *job)
     return count;
 }
 
-static float *own_place(const tri_job_apart *apart, int64_t at)
+static float *own_place(const tri_local_state *apart, int64_t at)
 {
     const tri_job *job = apart->job;
     int64_t array = at / job->params->count % apart->own_count, element = at % job->params->count;
@@ -74,7 +74,7 @@ static tri_status piece_move(const tri_job *job, float *values, int64_t count, i
 /* Rank 0, tri_checkpoint_pieces.read. */
 static tri_status piece_read(void *arg, int64_t at, int64_t *count, const float **values)
 {
-    tri_job_apart *apart = arg;
+    tri_local_state *apart = arg;
     tri_job *job = apart->job;
     int owner = (int)(at / job->params->count / apart->own_count);
     *count = *count < PIECE_COUNT ? *count : PIECE_COUNT;
@@ -85,7 +85,7 @@ static tri_status piece_read(void *arg, int64_t at, int64_t *count, const float 
 /* Rank 0, tri_checkpoint_pieces.write. */
 static tri_status piece_write(void *arg, int64_t at, int64_t left, const float *values)
 {
-    tri_job_apart *apart = arg;
+    tri_local_state *apart = arg;
     tri_job *job = apart->job;
     int owner = (int)(at / job->params->count / apart->own_count);
     if (owner == job->rank) {
@@ -99,10 +99,10 @@ static tri_status piece_write(void *arg, int64_t at, int64_t left, const float *
     return TRI_OK;
 }
 
-tri_status tri_job_apart_open(tri_job *job, tri_job_apart *apart)
+tri_status tri_local_state_open(tri_job *job, tri_local_state *apart)
 {
     size_t nbytes = (size_t)job->params->count * sizeof(float);
-    *apart = (tri_job_apart){
+    *apart = (tri_local_state){
         .job = job, .own_count = own_count(job), .pieces = {.arg = apart, .read = piece_read, .write = piece_write}};
     for (int a = 1; a < apart->own_count; a++)
         TRI_TRY(tri_device_view_open(&apart->arrays[a - 1], job->params->device, tri_optim_state(job->optim, a - 1),
@@ -113,27 +113,27 @@ tri_status tri_job_apart_open(tri_job *job, tri_job_apart *apart)
     return apart->buffer || job->rank != 0 ? TRI_OK : TRI_ENOMEM;
 }
 
-void tri_job_apart_close(tri_job_apart *apart)
+void tri_local_state_close(tri_local_state *apart)
 {
     for (int a = 1; a < apart->own_count; a++)
         tri_device_view_close(&apart->arrays[a - 1]);
     tri_free(apart->buffer);
-    *apart = (tri_job_apart){0};
+    *apart = (tri_local_state){0};
 }
 
-void tri_job_apart_written(const tri_job_apart *apart)
+void tri_local_state_written(const tri_local_state *apart)
 {
     for (int a = 1; a < apart->own_count; a++)
         tri_device_view_write(&apart->arrays[a - 1]);
 }
 
-const float *tri_job_apart_values(const tri_job_apart *apart, int array, int entry)
+const float *tri_local_state_values(const tri_local_state *apart, int array, int entry)
 {
     const tri_params *params = apart->job->params;
     return own_place(apart, array * params->count + params->entries[entry].first);
 }
 
-bool tri_job_apart_saved(const tri_job *job, const char *checkpoint)
+bool tri_local_state_saved(const tri_job *job, const char *checkpoint)
 {
     tri_safetensors *file = NULL;
     char *path = tri_format("%s/" TRI_STATE_FILE, checkpoint);
@@ -145,13 +145,13 @@ bool tri_job_apart_saved(const tri_job *job, const char *checkpoint)
     return saved;
 }
 
-int tri_job_apart_slice_count(const tri_job_apart *apart)
+int tri_local_state_slice_count(const tri_local_state *apart)
 {
     const tri_job *job = apart->job;
     return (job->world * apart->own_count + apart->common_count) * job->params->entry_count;
 }
 
-tri_status tri_job_apart_slices(tri_job_apart *apart, tri_arena *arena, tri_checkpoint_slice *out)
+tri_status tri_local_state_slices(tri_local_state *apart, tri_arena *arena, tri_checkpoint_slice *out)
 {
     tri_job *job = apart->job;
     const tri_params *params = job->params;
@@ -180,11 +180,11 @@ tri_status tri_job_apart_slices(tri_job_apart *apart, tri_arena *arena, tri_chec
 }
 
 /* This rank's arrays, to rank 0 or from it. */
-tri_status tri_job_apart_exchange(tri_job *job, bool saves)
+tri_status tri_local_state_exchange(tri_job *job, bool saves)
 {
     const tri_params *params = job->params;
-    tri_job_apart apart;
-    tri_status status = tri_job_apart_open(job, &apart);
+    tri_local_state apart;
+    tri_status status = tri_local_state_open(job, &apart);
     for (int a = 0; a < apart.own_count; a++)
         for (int e = 0; e < params->entry_count; e++) {
             float *values = own_place(&apart, a * params->count + params->entries[e].first);
@@ -195,12 +195,12 @@ tri_status tri_job_apart_exchange(tri_job *job, bool saves)
             }
         }
     if (status == TRI_OK && !saves)
-        tri_job_apart_written(&apart);
-    tri_job_apart_close(&apart);
+        tri_local_state_written(&apart);
+    tri_local_state_close(&apart);
     return status;
 }
 
-tri_status tri_job_apart_loaded(tri_job *job)
+tri_status tri_local_state_loaded(tri_job *job)
 {
     TRI_TRY(job->sync->ops->loaded(job->sync));
     job->sync->ops->part(job->sync);

@@ -22,13 +22,13 @@
 tri_status tri_job_slices_open(tri_job *job, bool with_state, tri_job_slices *slices)
 {
     int tensors = job->tensors.count;
-    bool apart = with_state && tri_job_is_apart(job);
+    bool apart = with_state && tri_job_has_own_weights(job);
     *slices = (tri_job_slices){.content.model_count = tensors};
     TRI_TRY(tri_job_arrays_open(job, with_state && !apart, &slices->arrays));
     if (apart)
-        TRI_TRY(tri_job_apart_open(job, &slices->apart));
+        TRI_TRY(tri_local_state_open(job, &slices->apart));
     tri_arena *arena = &slices->arrays.arena;
-    int states = apart ? tri_job_apart_slice_count(&slices->apart) : (slices->arrays.count - 1) * tensors;
+    int states = apart ? tri_local_state_slice_count(&slices->apart) : (slices->arrays.count - 1) * tensors;
     tri_checkpoint_slice *model = tri_arena_alloc(arena, (size_t)tensors + 1, sizeof(*model));
     tri_checkpoint_slice *state = tri_arena_alloc(arena, (size_t)states + 1, sizeof(*state));
     if (!model || !state)
@@ -37,12 +37,12 @@ tri_status tri_job_slices_open(tri_job *job, bool with_state, tri_job_slices *sl
     TRI_TRY(tri_job_arrays_slices(&slices->arrays, 0, model));
     for (int i = 1; i < slices->arrays.count; i++)
         TRI_TRY(tri_job_arrays_slices(&slices->arrays, i, state + (i - 1) * tensors));
-    return apart ? tri_job_apart_slices(&slices->apart, arena, state) : TRI_OK;
+    return apart ? tri_local_state_slices(&slices->apart, arena, state) : TRI_OK;
 }
 
 void tri_job_slices_close(tri_job_slices *slices)
 {
-    tri_job_apart_close(&slices->apart);
+    tri_local_state_close(&slices->apart);
     tri_job_arrays_close(&slices->arrays);
     *slices = (tri_job_slices){0};
 }
@@ -50,12 +50,12 @@ void tri_job_slices_close(tri_job_slices *slices)
 tri_status tri_job_slices_follow(tri_job *job, bool with_state, bool saves)
 {
     tri_job_arrays arrays;
-    bool apart = with_state && tri_job_is_apart(job);
+    bool apart = with_state && tri_job_has_own_weights(job);
     tri_status status = tri_job_arrays_open(job, with_state && !apart, &arrays);
     if (status == TRI_OK)
         status = tri_job_arrays_follow(&arrays, saves);
     if (status == TRI_OK && apart)
-        status = tri_job_apart_exchange(job, saves);
+        status = tri_local_state_exchange(job, saves);
     if (status == TRI_OK && !saves)
         tri_job_arrays_written(&arrays);
     tri_job_arrays_close(&arrays);
@@ -95,7 +95,7 @@ static tri_status misfit_tell(const tri_job *job, const char *path, tri_status s
 {
     char message[TRI_ERROR_NBYTES];
     snprintf(message, sizeof(message), "%s", tri_last_error());
-    bool saved_apart = !tri_job_is_apart(job) && tri_job_apart_saved(job, path);
+    bool saved_apart = !tri_job_has_own_weights(job) && tri_local_state_saved(job, path);
     status = tri_fail_copy(status, message);
     if (saved_apart)
         status = tri_fail_context(status,
@@ -116,7 +116,7 @@ static tri_status load_all(tri_job *job, const char *path, tri_checkpoint_manife
         status = misfit_tell(job, path, status);
     if (status == TRI_OK) {
         tri_job_arrays_written(&slices.arrays);
-        tri_job_apart_written(&slices.apart);
+        tri_local_state_written(&slices.apart);
         tri_features_manifest_take(job, manifest);
         if (strcmp(job->bits, "reproducible") == 0) /* what led here has the last word */
             snprintf(job->bits, sizeof(job->bits), "%s", manifest->bits);
@@ -237,7 +237,7 @@ static tri_status load_newest(tri_job *job, const char *run_folder, int64_t *ste
 static tri_status spread(tri_job *job, bool with_state)
 {
     tri_job_arrays arrays;
-    tri_status status = tri_job_arrays_open(job, with_state && !tri_job_is_apart(job), &arrays);
+    tri_status status = tri_job_arrays_open(job, with_state && !tri_job_has_own_weights(job), &arrays);
     if (status == TRI_OK)
         status = tri_job_arrays_spread(&arrays);
     if (status == TRI_OK)
@@ -394,7 +394,7 @@ tri_status tri_job_resume(tri_job *job, const char *run_folder)
     if (tri_guard_copies(&job->config))
         TRI_TRY(copy_restore(job, run_folder));
     tri_status status = job->rank == 0 ? load_newest(job, run_folder, &step) : tri_job_slices_follow(job, true, false);
-    if (tri_job_is_apart(job) && job->rank == 0 && status != TRI_OK)
+    if (tri_job_has_own_weights(job) && job->rank == 0 && status != TRI_OK)
         status =
             tri_fail_context(status, "parallel.sync %s goes on with the ranks it had (model.from takes weights alone)",
                              tri_sync_kind_word(job->config.parallel.sync));
@@ -403,5 +403,5 @@ tri_status tri_job_resume(tri_job *job, const char *run_folder)
     if (job->world > 1)
         TRI_TRY(tri_broadcast(job->group, job->bits, sizeof(job->bits), TRI_U8, 0, NULL));
     job->first_step = job->step = job->saved_step = step;
-    return tri_job_is_apart(job) ? tri_job_apart_loaded(job) : TRI_OK;
+    return tri_job_has_own_weights(job) ? tri_local_state_loaded(job) : TRI_OK;
 }

@@ -13,7 +13,7 @@
  * Does not move; ends with close whatever is returned. */
 typedef struct tri_job_slices {
     tri_job_arrays arrays;
-    tri_job_apart apart; /* instead of the arrays of state, where each rank has its own */
+    tri_local_state apart; /* instead of the arrays of state, where each rank has its own */
     tri_checkpoint_content content;
 } tri_job_slices;
 tri_status tri_job_slices_open(tri_job *job, bool with_state, tri_job_slices *slices);

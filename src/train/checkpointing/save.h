@@ -17,10 +17,10 @@
 
 #define SAVE_FOLDER_NBYTES 1200
 
-/* Elements that one rank writes: a holding, and its values from `low` on. */
+/* Elements that one rank writes: a extent, and its values from `low` on. */
 typedef struct save_item {
     int slice;
-    tri_holding holding;
+    tri_extent extent;
     const float *values;
 } save_item;
 

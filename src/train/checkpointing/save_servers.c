@@ -44,14 +44,14 @@ static int64_t rows_make(const save_work *work, ps_save_row *rows)
     const tri_job_arrays *arrays = &work->slices.arrays;
     int64_t count = 0;
     for (int i = 0; i < work->item_count && work->items[i].slice < work->slices.content.model_count; i++) {
-        const tri_holding *holding = &work->items[i].holding;
-        for (int64_t at = holding->low, run; at < holding->high; at += run) {
-            int64_t place = tri_piece_place(holding->shape, holding->piece, at, &run);
-            run = run < holding->high - at ? run : holding->high - at;
+        const tri_extent *extent = &work->items[i].extent;
+        for (int64_t at = extent->low, run; at < extent->high; at += run) {
+            int64_t place = tri_piece_place(extent->shape, extent->piece, at, &run);
+            run = run < extent->high - at ? run : extent->high - at;
             if (rows)
                 rows[count] =
-                    (ps_save_row){(uint32_t)holding->tensor, place, run,
-                                  work->items[i].values - (const float *)arrays->views[0].host + at - holding->low};
+                    (ps_save_row){(uint32_t)extent->tensor, place, run,
+                                  work->items[i].values - (const float *)arrays->views[0].host + at - extent->low};
             count++;
         }
     }

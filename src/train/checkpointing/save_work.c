@@ -16,10 +16,10 @@
 /* --- items --- */
 
 /* What this rank gives of one array of the tensors, which begin at `first` among the slices. */
-static int inventory_items(const tri_inventory *inventory, const float *array, int first, save_item *items)
+static int map_items(const tri_shard_map *map, const float *array, int first, save_item *items)
 {
     int held, count = 0;
-    const tri_holding *own = tri_inventory_own(inventory, &held);
+    const tri_extent *own = tri_shard_map_own(map, &held);
     for (int i = 0; i < held; i++)
         if (own[i].gives)
             items[count++] = (save_item){first + own[i].tensor, own[i], array + own[i].at};
@@ -30,21 +30,21 @@ static int inventory_items(const tri_inventory *inventory, const float *array, i
 static save_item whole_item(const tri_checkpoint_content *content, int slice, const float *values)
 {
     const tri_checkpoint_slice *of = &content->state[slice - content->model_count];
-    tri_holding all = {.shape = of->shape, .high = tri_shape_count(of->shape)};
+    tri_extent all = {.shape = of->shape, .high = tri_shape_count(of->shape)};
     return (save_item){slice, all, values};
 }
 
 /* Where each rank has weights of its own: its arrays, and on rank 0 what all have alike. */
 static int apart_items(const save_work *work, save_item *items)
 {
-    const tri_job_apart *apart = &work->slices.apart;
+    const tri_local_state *apart = &work->slices.apart;
     const tri_job *job = apart->job;
     const tri_checkpoint_content *content = &work->slices.content;
     int entries = job->params->entry_count, count = 0;
     for (int a = 0; a < apart->own_count; a++)
         for (int e = 0; e < entries; e++) {
             int number = (job->rank * apart->own_count + a) * entries + e;
-            items[count++] = whole_item(content, content->model_count + number, tri_job_apart_values(apart, a, e));
+            items[count++] = whole_item(content, content->model_count + number, tri_local_state_values(apart, a, e));
         }
     int common = content->model_count + job->world * apart->own_count * entries;
     for (int c = 0; job->rank == 0 && c < apart->common_count; c++)
@@ -59,24 +59,24 @@ tri_status save_work_fill(tri_job *job, save_work *work)
     const tri_job_arrays *arrays = &work->slices.arrays;
     int most = 0, held;
     for (int a = 0; a < arrays->count; a++) {
-        (void)tri_inventory_own(a == 0 ? job->weights_at : job->states_at, &held);
+        (void)tri_shard_map_own(a == 0 ? job->weights_at : job->states_at, &held);
         most += held;
     }
-    most += tri_job_is_apart(job) ? work->slices.content.state_count : 0;
+    most += tri_job_has_own_weights(job) ? work->slices.content.state_count : 0;
     work->items = tri_alloc_zero((size_t)most + 1, sizeof(*work->items));
     if (!work->items)
         return TRI_ENOMEM;
     for (int a = 0; a < arrays->count; a++)
-        work->item_count += inventory_items(a == 0 ? job->weights_at : job->states_at, arrays->views[a].host,
-                                            a * job->tensors.count, work->items + work->item_count);
-    if (tri_job_is_apart(job))
+        work->item_count += map_items(a == 0 ? job->weights_at : job->states_at, arrays->views[a].host,
+                                      a * job->tensors.count, work->items + work->item_count);
+    if (tri_job_has_own_weights(job))
         work->item_count += apart_items(work, work->items + work->item_count);
     return TRI_OK;
 }
 
 static int64_t item_count(const save_item *item)
 {
-    return item->holding.high - item->holding.low;
+    return item->extent.high - item->extent.low;
 }
 
 int64_t save_work_count(const save_work *work)
@@ -126,11 +126,11 @@ void save_target_fail(save_target *target, tri_status status)
 /* Runs of elements that are neighbours both here and in the tensor. */
 static tri_status item_put(tri_checkpoint_draft *draft, const save_item *item)
 {
-    const tri_holding *holding = &item->holding;
-    for (int64_t at = holding->low, run; at < holding->high; at += run) {
-        int64_t place = tri_piece_place(holding->shape, holding->piece, at, &run);
-        run = run < holding->high - at ? run : holding->high - at;
-        TRI_TRY(tri_checkpoint_draft_put(draft, item->slice, place, run, item->values + (at - holding->low)));
+    const tri_extent *extent = &item->extent;
+    for (int64_t at = extent->low, run; at < extent->high; at += run) {
+        int64_t place = tri_piece_place(extent->shape, extent->piece, at, &run);
+        run = run < extent->high - at ? run : extent->high - at;
+        TRI_TRY(tri_checkpoint_draft_put(draft, item->slice, place, run, item->values + (at - extent->low)));
     }
     return TRI_OK;
 }

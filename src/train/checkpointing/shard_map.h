@@ -19,7 +19,7 @@
 #define TRI_INVENTORY_WINDOW (INT64_C(1) << 18)
 
 /* Elements [low, high) of a piece of a tensor, which lie one after the other in an array of their rank. */
-typedef struct tri_holding {
+typedef struct tri_extent {
     int tensor;
     tri_shape shape; /* of the piece */
     tri_piece piece;
@@ -27,40 +27,39 @@ typedef struct tri_holding {
     bool gives; /* of several ranks that hold the same, one gives it to rank 0; all that are named take it from there */
     int rank;
     int64_t at; /* element of the array where `low` lies; known to its rank alone */
-} tri_holding;
+} tri_extent;
 
-/* A holding as numbers for other ranks, all but rank and at. What is read must be a piece of one of the tensors. */
+/* A extent as numbers for other ranks, all but rank and at. What is read must be a piece of one of the tensors. */
 #define TRI_HOLDING_ROW 10
-void tri_holding_write(const tri_holding *holding, int64_t row[TRI_HOLDING_ROW]);
-tri_status tri_holding_read(const tri_tensors *tensors, const int64_t row[TRI_HOLDING_ROW], int rank,
-                            tri_holding *holding);
+void tri_extent_write(const tri_extent *extent, int64_t row[TRI_HOLDING_ROW]);
+tri_status tri_extent_read(const tri_tensors *tensors, const int64_t row[TRI_HOLDING_ROW], int rank,
+                           tri_extent *extent);
 
-typedef struct tri_inventory tri_inventory;
+typedef struct tri_shard_map tri_shard_map;
 
 /* What this rank holds of a slice of the store, whose first element is element `at` of an array: appended to `list` (of
- * tri_holding). uncut: it gives also entries that are no pieces, which other tensor ranks have too; copies it never
+ * tri_extent). uncut: it gives also entries that are no pieces, which other tensor ranks have too; copies it never
  * gives. */
-tri_status tri_holdings_of_slice(const tri_params *params, const tri_tensors *tensors, tri_sync_slice slice, int64_t at,
-                                 bool uncut, tri_vector *list);
-/* Collective: rank 0 learns of all. The holdings are copied, tensors are borrowed. */
-tri_status tri_inventory_create(tri_group *group, const tri_tensors *tensors, const tri_vector *holdings,
-                                tri_inventory **out);
-void tri_inventory_destroy(tri_inventory *inventory);
+tri_status tri_extents_of_slice(const tri_params *params, const tri_tensors *tensors, tri_sync_slice slice, int64_t at,
+                                bool uncut, tri_vector *list);
+/* Collective: rank 0 learns of all. The extents are copied, tensors are borrowed. */
+tri_status tri_shard_map_create(tri_group *group, const tri_tensors *tensors, const tri_vector *extents,
+                                tri_shard_map **out);
+void tri_shard_map_destroy(tri_shard_map *map);
 /* What this rank holds, in order of tensors. */
-const tri_holding *tri_inventory_own(const tri_inventory *inventory, int *count);
+const tri_extent *tri_shard_map_own(const tri_shard_map *map, int *count);
 /* Does rank 0 hold less than all? The same on all ranks. */
-bool tri_inventory_is_spread(const tri_inventory *inventory);
+bool tri_shard_map_is_spread(const tri_shard_map *map);
 
 /* Rank 0: all elements of a tensor that nobody else holds, where they lie one after the other; else NULL. */
-float *tri_inventory_alone(const tri_inventory *inventory, float *array, int tensor);
+float *tri_shard_map_alone(const tri_shard_map *map, float *array, int tensor);
 /* Rank 0, going along the elements of a tensor: those from `place` on, at most *count of them; sets *count, at least 1,
  * and *values, which hold until the next call. `array` is this rank's. */
-tri_status tri_inventory_read(tri_inventory *inventory, float *array, int64_t place, int64_t *count,
-                              const float **values);
+tri_status tri_shard_map_read(tri_shard_map *map, float *array, int64_t place, int64_t *count, const float **values);
 /* Rank 0: all elements of the tensor at `place`, to whoever holds them. */
-tri_status tri_inventory_write(tri_inventory *inventory, float *array, int64_t place, const float *values);
+tri_status tri_shard_map_write(tri_shard_map *map, float *array, int64_t place, const float *values);
 /* The others, while rank 0 reads (gives) or writes (takes) the tensor. */
-tri_status tri_inventory_give(tri_inventory *inventory, float *array, int tensor);
-tri_status tri_inventory_take(tri_inventory *inventory, float *array, int tensor);
+tri_status tri_shard_map_give(tri_shard_map *map, float *array, int tensor);
+tri_status tri_shard_map_take(tri_shard_map *map, float *array, int tensor);
 
 #endif

@@ -36,7 +36,7 @@ static tri_status check_one_piece(const tri_job *job)
         return tri_fail(TRI_ECONFIG,
                         "%s: with --elastic train.shards_at_once 0 (all), got %lld of %lld that may fall to one", wants,
                         (long long)train->shards_at_once, (long long)train->shards);
-    if (tri_sync_is_apart(&job->config.parallel) || job->servers.client)
+    if (tri_sync_is_local(&job->config.parallel) || job->servers.client)
         return tri_fail(TRI_ECONFIG, "%s: another parallel.sync than %s, where each works for itself", wants,
                         tri_sync_kind_word(job->config.parallel.sync));
     return TRI_OK;

@@ -68,7 +68,7 @@ void tri_job_split_shards(tri_job *job)
     for (int64_t v = 0; v < shards; v++)
         if (tri_sampler_rows(&job->sampler, v) > job->rows)
             job->rows = tri_sampler_rows(&job->sampler, v);
-    tri_job_waves_split(job);
+    tri_accumulation_split(job);
 }
 
 /* Whether some rank computes its shards piece by piece, as a pipeline does: all ranks then have whole gradients. */
@@ -265,11 +265,11 @@ tri_status tri_job_configure(tri_job *job, const tri_job_setup *setup)
                  ps_consistency_word(job->config.ps.consistency));
     else if (job->servers.client && job->config.ps.backup_workers > 0)
         snprintf(job->bits, sizeof(job->bits), "not reproducible (ps.backup_workers)");
-    else if (job->elastic.on && (tri_sync_is_apart(&job->config.parallel) || tri_compress_find(&job->config.parallel)))
+    else if (job->elastic.on && (tri_sync_is_local(&job->config.parallel) || tri_compress_find(&job->config.parallel)))
         snprintf(job->bits, sizeof(job->bits),
                  "not reproducible (parallel.%s %.16s with --elastic: as workers come and go)",
-                 tri_sync_is_apart(&job->config.parallel) ? "sync" : "compress",
-                 tri_sync_is_apart(&job->config.parallel) ? tri_sync_kind_word(job->config.parallel.sync)
+                 tri_sync_is_local(&job->config.parallel) ? "sync" : "compress",
+                 tri_sync_is_local(&job->config.parallel) ? tri_sync_kind_word(job->config.parallel.sync)
                                                           : tri_compress_kind_word(job->config.parallel.compress));
     else if (tri_sync_bits(&job->config.parallel, job->mesh.data, tri_group_is_between_hosts(job->mesh.data_group),
                            why)[0])
@@ -299,7 +299,7 @@ tri_status tri_job_build(tri_job *job, const tri_job_setup *setup)
     tri_dataset *dataset = NULL;
     tri_status status = tri_job_open_train_data(job, setup, &dataset);
     if (status == TRI_OK && job->rank == 0 && !tri_job_follows(job))
-        tri_config_idle_tell(&job->config, dataset->ops->name, setup->overrides);
+        tri_config_unused_tell(&job->config, dataset->ops->name, setup->overrides);
     if (status == TRI_OK && job->rank == 0 && !tri_job_follows(job) && (setup->run_folder || setup->resume))
         status = identify(job, dataset);
     if (status == TRI_OK)
@@ -315,7 +315,7 @@ tri_status tri_job_build(tri_job *job, const tri_job_setup *setup)
     if (status == TRI_OK)
         status = tri_job_form_moves(job);
     if (status == TRI_OK)
-        status = tri_job_inventories_open(job);
+        status = tri_job_shard_maps_open(job);
     bool resumes = setup->resume != NULL;
     if (status == TRI_OK && resumes && setup->or_begin && !tri_job_follows(job))
         status = tri_job_can_resume(job, setup->resume, &resumes);

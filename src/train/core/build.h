@@ -48,7 +48,7 @@ tri_status tri_job_build_model(tri_job *job, const tri_model *given, const tri_d
 tri_status tri_job_build_store(tri_job *job, const tri_dataset_info *info);
 tri_status tri_job_build_graph(tri_job *job);
 /* Store and optimizer of another rank's role, its share alone, without values. */
-tri_status tri_job_build_mirror(tri_job *job, int rank, tri_stock *stock);
+tri_status tri_job_build_mirror(tri_job *job, int rank, tri_state_shard *shard);
 /* ids.c, collective: trace_id is found, and the log told who this is. The span of a rank, or of the steps that it
  * traces from `step` on (-1: of all); the same as what the log's lines belong to. */
 tri_status tri_job_ids_meet(tri_job *job);

@@ -121,7 +121,7 @@ static tri_status graph_config(const tri_job *job, tri_graph_config *config)
 {
     *config = (tri_graph_config){.kind = tri_kernels_word(job->config.train.kernels),
                                  .rows = job->rows,
-                                 .shards = (int)job->waves.shards,
+                                 .shards = (int)job->accumulation.shards,
                                  .threads = job->threads,
                                  .training = !job->forward_only,
                                  .seed = (uint64_t)job->config.train.seed,
@@ -135,7 +135,7 @@ static bool runs_alone(const tri_job *job)
 {
     return job->mesh.data == 1 && job->mesh.tensor == 1 && job->mesh.pipeline == 1 && !job->elastic.on &&
            !job->servers.client && job->config.parallel.sync == TRI_SYNC_ALLREDUCE &&
-           job->waves.shards == job->config.train.shards;
+           job->accumulation.shards == job->config.train.shards;
 }
 
 /* The table of what of the model's tensors is in this rank's store. */
@@ -158,7 +158,7 @@ static tri_status store_make(tri_job *job, const tri_model *model)
     int count;
     TRI_TRY(store_lay(job, model));
     TRI_TRY(tri_job_share_out(job, &own, &count));
-    tri_status status = job->roles.state.generation > 0
+    tri_status status = job->assignment.state.generation > 0
                             ? tri_params_room(job->params, own, count)
                             : tri_params_fill(job->params, model, (uint64_t)job->config.train.seed, own, count);
     tri_free(own);
@@ -174,7 +174,7 @@ static tri_status graph_make(tri_job *job, const tri_model *model, const tri_gra
     else
         TRI_TRY(tri_graph_compile(model, job->params, config, &job->graph));
     if (job->graph)
-        job->figures.flops = tri_graph_flops(job->graph);
+        job->rates.flops = tri_graph_flops(job->graph);
     if (job->mesh.tensor == 1 || !job->comm)
         return TRI_OK;
     if (job->rank == 0 && tri_group_is_between_hosts(job->mesh.tensor_group))
@@ -199,7 +199,7 @@ static void batch_size(tri_job *job, const tri_model *model)
     job->input_nbytes = (size_t)(job->rows * tri_shape_count(input->sample)) * tri_dtype_nbytes(input->dtype);
     job->target_nbytes = (size_t)(job->rows * tri_shape_count(target->sample)) * tri_dtype_nbytes(target->dtype);
     bool sequence = input->dtype == TRI_I32 && input->sample.ndim == 1;
-    job->figures.tokens = sequence ? input->sample.dim[0] : 0;
+    job->rates.tokens = sequence ? input->sample.dim[0] : 0;
     job->test.tokens = job->info.classes > 0 && target->sample.ndim > 0;
 }
 
@@ -297,7 +297,7 @@ static tri_status mirror_build(tri_job *job, const tri_model *model)
 }
 
 /* As if this were that rank, for a while. */
-tri_status tri_job_build_mirror(tri_job *job, int rank, tri_stock *stock)
+tri_status tri_job_build_mirror(tri_job *job, int rank, tri_state_shard *shard)
 {
     const tri_mesh mesh = job->mesh;
     const tri_shares shares = job->shares;
@@ -313,7 +313,7 @@ tri_status tri_job_build_mirror(tri_job *job, int rank, tri_stock *stock)
     if (status == TRI_OK)
         status = tri_shares_of(&job->shares, tri_mesh_zero_rank(&job->mesh), &share, &count);
     if (status == TRI_OK)
-        status = tri_stock_make(&job->tensors, job->params, job->optim, share, count, false, stock);
+        status = tri_state_shard_make(&job->tensors, job->params, job->optim, share, count, false, shard);
     else {
         tri_optim_destroy(job->optim);
         tri_params_destroy(job->params);

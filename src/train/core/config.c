@@ -431,7 +431,7 @@ tri_status tri_config_check(const tri_config *config, int ranks)
         return tri_fail(TRI_ECONFIG, "train.batch is %lld but train.shards is %lld: want at least one sample per shard",
                         (long long)train->batch, (long long)train->shards);
     TRI_TRY(tri_sync_check(&config->parallel));
-    if (tri_sync_is_apart(&config->parallel) &&
+    if (tri_sync_is_local(&config->parallel) &&
         (mesh.tensor > 1 || mesh.pipeline > 1 || config->parallel.tensor_parts > 1))
         return tri_fail(TRI_ECONFIG,
                         "parallel.sync %s wants whole models: parallel.tensor, tensor_parts and pipeline 1",

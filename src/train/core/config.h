@@ -175,7 +175,7 @@ const tri_option *tri_config_row(const char *key, const struct tri_config_sectio
 tri_status tri_config_unmet(const tri_config *config, const char *format, const char *applies, tri_string *unmet);
 /* Warns about each of these options that has no effect in this run, once its layout and the format of its data are
  * known. */
-void tri_config_idle_tell(const tri_config *config, const char *format, const char *const *overrides);
+void tri_config_unused_tell(const tri_config *config, const char *format, const char *const *overrides);
 /* batch_fit.c: finds train.batch where it is auto, for so many ranks on this machine. */
 tri_status tri_batch_fit(tri_config *config, int ranks);
 /* Parts of tri_config_check(). loss_scale.c: */

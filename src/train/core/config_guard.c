@@ -19,7 +19,7 @@ tri_guard_act tri_guard_on_spike(const tri_config *config)
 
 tri_status tri_guard_skip_check(const tri_config *config, const char *what, const char *besides)
 {
-    if (tri_sync_is_apart(&config->parallel) || config->parallel.sync == TRI_SYNC_PS)
+    if (tri_sync_is_local(&config->parallel) || config->parallel.sync == TRI_SYNC_PS)
         return tri_fail(TRI_ECONFIG,
                         "%s wants all workers to skip the same steps: parallel.sync %s lets each go by itself (%s)",
                         what, tri_sync_kind_word(config->parallel.sync), besides);
@@ -43,7 +43,7 @@ tri_status tri_guard_check(const tri_config *config)
         char what[64];
         snprintf(what, sizeof(what), "%s %.16s", rows[i].key, rows[i].word);
         /* Workers that go by themselves can each leave its own step out; the mean of losses would be each one's too. */
-        bool own = i == 0 && rows[i].act == TRI_GUARD_SKIP && tri_sync_is_apart(&config->parallel);
+        bool own = i == 0 && rows[i].act == TRI_GUARD_SKIP && tri_sync_is_local(&config->parallel);
         if (rows[i].act >= TRI_GUARD_SKIP && !own)
             TRI_TRY(tri_guard_skip_check(config, what, "stop can be had"));
     }
@@ -92,7 +92,7 @@ tri_status tri_loss_scale_check(const tri_config *config)
 tri_status tri_verify_check(const tri_config *config)
 {
     int64_t steps = config->train.verify_every;
-    if (steps > 0 && (tri_sync_is_apart(&config->parallel) || config->parallel.sync == TRI_SYNC_PS))
+    if (steps > 0 && (tri_sync_is_local(&config->parallel) || config->parallel.sync == TRI_SYNC_PS))
         return tri_fail(TRI_ECONFIG,
                         "train.verify_every %lld: with parallel.sync %s no two workers have the same weights: "
                         "want off or auto",

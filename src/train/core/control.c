@@ -17,7 +17,7 @@
 
 bool tri_job_control_travels(const tri_job *job)
 {
-    return !job->servers.client && !tri_job_is_apart(job);
+    return !job->servers.client && !tri_job_has_own_weights(job);
 }
 
 /* Every stop signal but SIGINT is the end of one rank where ranks come and go. */

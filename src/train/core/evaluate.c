@@ -29,7 +29,7 @@ static void count_sums(tri_job *job, int64_t first, int64_t count, const float (
 static tri_status evaluate_batch(tri_job *job, int64_t step)
 {
     tri_loader_batch loaded;
-    int64_t all = job->test.shard_count, each = job->pipeline ? all : job->waves.shards;
+    int64_t all = job->test.shard_count, each = job->pipeline ? all : job->accumulation.shards;
     TRI_TRY(tri_loader_next(job->test.loader, &loaded));
     for (int64_t first = 0; first < all; first += each) {
         int64_t count = all - first < each ? all - first : each;

@@ -160,14 +160,14 @@ void tri_features_event(tri_job *job, const char *event, const char *text)
     EACH(event, job, event, text);
 }
 
-void tri_features_rest_put(const tri_job *job, tri_job_rest *rest)
+void tri_features_scalars_put(const tri_job *job, tri_scalar_state *scalars)
 {
-    EACH(rest_put, job, rest);
+    EACH(scalars_put, job, scalars);
 }
 
-void tri_features_rest_take(tri_job *job, const tri_job_rest *rest)
+void tri_features_scalars_take(tri_job *job, const tri_scalar_state *scalars)
 {
-    EACH(rest_take, job, rest);
+    EACH(scalars_take, job, scalars);
 }
 
 tri_status tri_features_spread(tri_job *job)
@@ -275,9 +275,9 @@ tri_status tri_features_before_move(tri_job *job)
     return TRI_OK;
 }
 
-tri_status tri_features_step_made(tri_job *job)
+tri_status tri_features_step_done(tri_job *job)
 {
-    EACH_TRY(step_made, job);
+    EACH_TRY(step_done, job);
     return TRI_OK;
 }
 

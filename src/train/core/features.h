@@ -89,7 +89,7 @@ typedef struct tri_feature {
     /* All ranks are about to move the weights. */
     tri_status (*before_move)(tri_job *job);
     /* The step is made: its lines. */
-    tri_status (*step_made)(tri_job *job);
+    tri_status (*step_done)(tri_job *job);
     /* A part of the step is over; the step waits for its batch, and has it. */
     void (*span)(const tri_job *job, const char *what, int64_t start_ns, int64_t end_ns);
     void (*batch_wait)(const tri_job *job, bool begins);
@@ -100,8 +100,8 @@ typedef struct tri_feature {
     /* Something for a time line of the run. */
     void (*event)(tri_job *job, const char *event, const char *text);
     /* What it has of the run's scalar state, into `rest` and from there. */
-    void (*rest_put)(const tri_job *job, tri_job_rest *rest);
-    void (*rest_take)(tri_job *job, const tri_job_rest *rest);
+    void (*scalars_put)(const tri_job *job, tri_scalar_state *scalars);
+    void (*scalars_take)(tri_job *job, const tri_scalar_state *scalars);
     /* A checkpoint is loaded: what rank 0 has of the scalar state becomes everybody's; and, where steps are rolled
      * back, the weights and the state here are what they go back to after `step`. Collective. */
     tri_status (*spread)(tri_job *job);
@@ -170,8 +170,8 @@ void tri_features_batch_taken(tri_job *job, const tri_loader_batch *batch);
 void tri_features_evaluated_batch(tri_job *job, const tri_batch *batch);
 tri_status tri_features_evaluated(tri_job *job);
 void tri_features_event(tri_job *job, const char *event, const char *text);
-void tri_features_rest_put(const tri_job *job, tri_job_rest *rest);
-void tri_features_rest_take(tri_job *job, const tri_job_rest *rest);
+void tri_features_scalars_put(const tri_job *job, tri_scalar_state *scalars);
+void tri_features_scalars_take(tri_job *job, const tri_scalar_state *scalars);
 tri_status tri_features_spread(tri_job *job);
 tri_status tri_features_rollback_set(tri_job *job, int64_t step);
 tri_status tri_features_rollback(tri_job *job);
@@ -184,7 +184,7 @@ void tri_features_files_yield(tri_job *job);
 void tri_features_files_lost(tri_job *job);
 tri_status tri_features_files_rewind(tri_job *job, int64_t step);
 void tri_features_files_flush(tri_job *job);
-tri_status tri_features_step_made(tri_job *job);
+tri_status tri_features_step_done(tri_job *job);
 tri_status tri_features_step_missed(tri_job *job);
 /* Runs what is due after the step; collective. */
 tri_status tri_features_run_due(tri_job *job);

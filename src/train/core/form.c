@@ -54,9 +54,9 @@ tri_status tri_job_form_moves(tri_job *job)
      * gradients before any is ready. */
     bool skips = job->config.train.precision == TRI_PRECISION_F16 || tri_guard_skips(&job->config);
     job->ahead = job->sync->ahead && job->config.optim.clip_norm == 0 && !skips && job->params->tie_count == 0 &&
-                 job->graph && job->waves.shards == job->shard_count;
-    tri_job_waves_plan(job);
-    TRI_TRY(tri_job_waves_open(job));
+                 job->graph && job->accumulation.shards == job->shard_count;
+    tri_accumulation_plan(job);
+    TRI_TRY(tri_accumulation_open(job));
     hooks_set(job);
     return TRI_OK;
 }
@@ -294,7 +294,8 @@ tri_status tri_job_check_equal(tri_job *job)
     tri_group_name_next(job->group, "");
     for (int i = 0; i < job->world * EQUAL_COUNT && status == TRI_OK; i++) {
         int rank = i / EQUAL_COUNT, what = i % EQUAL_COUNT, first = equal_to(job, rank, what);
-        bool own = what == EQUAL_WEIGHTS && job->elastic.on && tri_job_is_apart(job); /* and of a run that goes on */
+        bool own =
+            what == EQUAL_WEIGHTS && job->elastic.on && tri_job_has_own_weights(job); /* and of a run that goes on */
         if (!own && all[i] != all[first * EQUAL_COUNT + what])
             status = tri_fail(TRI_EMISMATCH, "rank %d has another %s than rank %d (rank %d: %s)", rank,
                               equal_names[what], first, job->rank, kernels);
@@ -459,8 +460,8 @@ void tri_job_unform(tri_job *job)
     tri_graph_destroy(job->graph);
     tri_pipeline_destroy(job->pipeline);
     tri_tensor_ranks_destroy(job->tensor);
-    tri_job_inventories_close(job);
-    tri_job_waves_close(job);
+    tri_job_shard_maps_close(job);
+    tri_accumulation_close(job);
     tri_free(job->norm_blocks);
     tri_job_batch_sums_close(job);
     tri_mesh_close(&job->mesh);

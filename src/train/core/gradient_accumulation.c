@@ -39,9 +39,9 @@ static int levels_above(const tri_job *job, int64_t shards)
     return levels;
 }
 
-void tri_job_waves_split(tri_job *job)
+void tri_accumulation_split(tri_job *job)
 {
-    tri_job_waves *waves = &job->waves;
+    tri_accumulation *waves = &job->accumulation;
     waves->shards = job->config.train.shards_at_once;
     if (waves->shards == 0 || waves->shards > job->shard_count)
         waves->shards = job->mesh.pipeline > 1 ? 1 : job->shard_count;
@@ -63,9 +63,9 @@ static bool is_free(const tri_job *job)
            config->parallel.compress == TRI_COMPRESS_NONE && job->batch_sums.count == 0 && !job->params->ties_joined;
 }
 
-void tri_job_waves_plan(tri_job *job)
+void tri_accumulation_plan(tri_job *job)
 {
-    tri_job_waves *waves = &job->waves;
+    tri_accumulation *waves = &job->accumulation;
     size_t planned, plain;
     if (!is_free(job) || job->shard_count == 1)
         return;
@@ -78,16 +78,16 @@ void tri_job_waves_plan(tri_job *job)
 
 static void scratch_free(tri_job *job)
 {
-    tri_job_waves *waves = &job->waves;
+    tri_accumulation *waves = &job->accumulation;
     for (int level = 0; waves->scratch && level < waves->levels; level++)
         job->params->device->free(waves->scratch[level]);
     tri_free(waves->scratch);
     waves->scratch = NULL;
 }
 
-tri_status tri_job_waves_open(tri_job *job)
+tri_status tri_accumulation_open(tri_job *job)
 {
-    tri_job_waves *waves = &job->waves;
+    tri_accumulation *waves = &job->accumulation;
     if (job->ahead && waves->searching) {
         waves->searching = false;
         waves->levels = 0;
@@ -103,15 +103,15 @@ tri_status tri_job_waves_open(tri_job *job)
     return waves->scratch ? TRI_OK : TRI_ENOMEM;
 }
 
-void tri_job_waves_close(tri_job *job)
+void tri_accumulation_close(tri_job *job)
 {
     scratch_free(job);
-    job->waves = (tri_job_waves){0};
+    job->accumulation = (tri_accumulation){0};
 }
 
 static void search_end(tri_job *job)
 {
-    tri_job_waves *waves = &job->waves;
+    tri_accumulation *waves = &job->accumulation;
     waves->searching = false;
     waves->shards = waves->best;
     if (waves->shards == job->shard_count) {
@@ -130,12 +130,12 @@ static void search_end(tri_job *job)
 static int64_t next_smaller(const tri_job *job)
 {
     const int64_t largest = largest_part(job);
-    return job->waves.shards > largest ? largest : job->waves.shards / 2;
+    return job->accumulation.shards > largest ? largest : job->accumulation.shards / 2;
 }
 
-void tri_job_waves_step(tri_job *job)
+void tri_accumulation_step(tri_job *job)
 {
-    tri_job_waves *waves = &job->waves;
+    tri_accumulation *waves = &job->accumulation;
     const double seconds = job->record.forward + job->record.backward;
     if (!waves->searching || waves->steps++ == 0)
         return;

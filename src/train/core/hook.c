@@ -26,7 +26,7 @@ static tri_status slice_show(const tri_job *job, tri_slice slice, float *sums)
                                  .first = here.first - entry->first,
                                  .count = here.count,
                                  .values = sums + (here.first - slice.first),
-                                 .scale = job->moves.grad_scale};
+                                 .scale = job->update.grad_scale};
         TRI_TRY_IN(job->hook(job->hook_arg, &gradient), "the hook for the gradient of %s", entry->name);
     }
     return TRI_OK;

@@ -160,7 +160,7 @@ static tri_status weights_take(tri_job *job, tri_job_arrays *arrays)
 {
     for (int i = 0; i < job->tensors.count; i++)
         if (!tri_patterns_match(&job->config.reinit, job->tensors.items[i].name))
-            TRI_TRY(tri_inventory_take(job->weights_at, arrays->views[0].host, i));
+            TRI_TRY(tri_shard_map_take(job->weights_at, arrays->views[0].host, i));
     return TRI_OK;
 }
 
@@ -189,7 +189,7 @@ static void compression_print(const tri_job *job, tri_console *console)
 {
     const tri_parallel_config *parallel = &job->config.parallel;
     const tri_compress_ops *compress = tri_compress_find(parallel);
-    if (!compress || tri_sync_is_apart(parallel)) /* it compresses always, and keeps nothing */
+    if (!compress || tri_sync_is_local(parallel)) /* it compresses always, and keeps nothing */
         return;
     if (!tri_compress_is_used(parallel, job->mesh.data, tri_group_is_between_hosts(job->mesh.data_group)))
         tri_console_line(console,

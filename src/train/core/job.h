@@ -45,7 +45,7 @@ typedef struct tri_job_test {
 
 /* gradient_accumulation.c: where a large part of the batch is computed piece by piece: one gradient array per level of
  * its tree. */
-typedef struct tri_job_waves {
+typedef struct tri_accumulation {
     int64_t shards;  /* computed at once */
     float **scratch; /* [levels] arrays; NULL when all shards are computed at once */
     int levels;
@@ -55,7 +55,7 @@ typedef struct tri_job_waves {
     int64_t best;   /* the fastest number before it (0: none), */
     double best_s;  /* its time, */
     double all_s;   /* and that of all shards at once */
-} tri_job_waves;
+} tri_accumulation;
 
 /* batch_sums.c: of batch norms over the whole batch. */
 typedef struct tri_job_batch_sums {
@@ -69,11 +69,11 @@ typedef struct tri_job_batch_sums {
 } tri_job_batch_sums;
 
 /* What rates are compared with. */
-typedef struct tri_job_figures {
+typedef struct tri_job_rates {
     int64_t tokens; /* of a sample; 0: samples are no sequences */
     double flops;   /* of a sample, forward and backward */
     double peak;    /* flop/s of all ranks; 0: not measured */
-} tri_job_figures;
+} tri_job_rates;
 
 /* plan.c: what a rank allocates for a run, bytes; data sets, input batches and buffers of links are not counted.
  * snapshot: of what it writes of a checkpoint, where that goes on beside the training. gradients: with partial sums and
@@ -86,7 +86,7 @@ typedef struct tri_job_memory {
 } tri_job_memory;
 
 /* What of a state is no array; the same on all ranks (reform_state.c). */
-typedef struct tri_job_rest {
+typedef struct tri_scalar_state {
     int64_t step, step_before, first_step, saved_step;
     double loss_scale[3], guard[4];
     int32_t guard_acts, drops; /* of the run, whoever has seen them */
@@ -94,7 +94,7 @@ typedef struct tri_job_rest {
     uint64_t samples; /* sum of their marks, of the last step */
     tri_step_record record;
     double test[4];
-} tri_job_rest;
+} tri_scalar_state;
 
 /* A data set of no more is read once and not again in each generation: to unpack Fashion-MNIST takes longer than all
  * else of a recovery. */
@@ -106,8 +106,8 @@ typedef struct tri_job_elastic {
     bool console;             /* rank 0, whoever it is, has one */
     bool has_state;           /* weights and optimizer state are those after job->step */
     bool touched;             /* without one: they are not those of the seed any more */
-    tri_job_rest begin;       /* before the first step */
-    bool owes;                /* ranks apart: the step is made but for the exchange behind it */
+    tri_scalar_state begin;   /* before the first step */
+    bool exchange_pending;    /* ranks apart: the step is made but for the exchange behind it */
     float *common;            /* ranks apart: what is alike on all, between generations; NULL: nothing is */
     bool kept;                /* it is there */
     tri_kept grads;           /* memory of gradients, from generation to generation */
@@ -127,7 +127,7 @@ typedef struct tri_job_elastic {
     tri_held held[2];         /* samples of either, from generation to generation */
     int64_t number;           /* of the generation */
     tri_isa isa;              /* the best instruction set that this worker offers */
-    tri_job_rest before;      /* the step under way */
+    tri_scalar_state before;  /* the step under way */
     /* What stands in the store: has the generation formed? The first word of all that ask is everybody's. NULL: there
      * are no others. */
     tri_status (*formed)(void *arg, bool word, bool *stands);
@@ -150,42 +150,42 @@ typedef enum tri_step_phase {
 
 /* A step for which this rank was READY, and of which it does not know whether somebody has made it
  * (uncommitted_step.c): of the set of `generation`; 0: there is none. */
-typedef struct tri_job_due {
+typedef struct tri_uncommitted_step {
     int64_t generation;
-    tri_job_rest under_way; /* what the step has found out, and has not counted yet */
-    tri_optim_figures moves;
+    tri_scalar_state under_way; /* what the step has found out, and has not counted yet */
+    tri_optim_figures update;
     tri_sync_piece *pieces; /* of the own role, then of the mirror */
     int own_count, count;
     float *own_sums, *sums; /* theirs */
-} tri_job_due;
+} tri_uncommitted_step;
 
 /* Of elastic runs whose state is sharded (mirrors.c, reform_assignment.c; docs/design/recovery.md). */
-typedef struct tri_job_roles {
+typedef struct tri_job_assignment {
     bool on;
     tri_mesh wish; /* sizes that the configuration gives */
     char cut_at[sizeof(((tri_parallel_config *)NULL)->cut_at)];
-    bool even;              /* data ranks must be a power of two */
-    tri_role_state state;   /* that the generation goes on with */
-    tri_stock_set now;      /* of this generation; its own params and optim are those of the job */
-    tri_stock_set kept;     /* what was here before, until all have what they shall have */
-    tri_job_rest kept_rest; /* what of that is no array; acted: as in the job */
+    bool even;                     /* data ranks must be a power of two */
+    tri_assignment_state state;    /* that the generation goes on with */
+    tri_shard_set now;             /* of this generation; its own params and optim are those of the job */
+    tri_shard_set kept;            /* what was here before, until all have what they shall have */
+    tri_scalar_state kept_scalars; /* what of that is no array; acted: as in the job */
     bool kept_acted;
     bool formed;  /* `now` is complete here, */
     bool settled; /* and with all ranks */
-    tri_job_due due;
+    tri_uncommitted_step uncommitted;
     int mirrored; /* rank whose role the mirror is; -1: there is no mirror */
     tri_step_phase phase;
-    tri_job_rest under_way;    /* what a step that failed had found out */
-    tri_sync_piece *pieces;    /* of the mirror */
-    int piece_count;           /* of them */
-    float *sums;               /* theirs */
-    tri_batch *batch;          /* the sums of this role go to its mirror, those of the other one come; or NULL */
-    int64_t every;             /* steps from one comparison of parts with their mirrors to the next; 0: none */
-    int in_a_row;              /* repairs of them, of this step */
-    tri_stock_sight sights[2]; /* of the own role and the mirror, when they were compared last */
-    int64_t nbytes;            /* that it sends */
-    int64_t step_start_ns;     /* of the step under way */
-} tri_job_roles;
+    tri_scalar_state under_way;      /* what a step that failed had found out */
+    tri_sync_piece *pieces;          /* of the mirror */
+    int piece_count;                 /* of them */
+    float *sums;                     /* theirs */
+    tri_batch *batch;                /* the sums of this role go to its mirror, those of the other one come; or NULL */
+    int64_t every;                   /* steps from one comparison of parts with their mirrors to the next; 0: none */
+    int in_a_row;                    /* repairs of them, of this step */
+    tri_state_shard_sight sights[2]; /* of the own role and the mirror, when they were compared last */
+    int64_t nbytes;                  /* that it sends */
+    int64_t step_start_ns;           /* of the step under way */
+} tri_job_assignment;
 
 struct tri_job {
     tri_config config;
@@ -210,8 +210,8 @@ struct tri_job {
     tri_pretrained *source;    /* rank 0, while the job is built: what model.from names; else NULL */
     bool *frozen;              /* [parameters of the model] those that stand still */
     tri_tensors tensors;       /* of the whole model */
-    tri_inventory *weights_at; /* who holds what of the weights, */
-    tri_inventory *states_at;  /* and of the optimizer's state: often the same */
+    tri_shard_map *weights_at; /* who holds what of the weights, */
+    tri_shard_map *states_at;  /* and of the optimizer's state: often the same */
     uint64_t hash;             /* of weights that are spread, */
     int64_t hashed_step;       /* after this step; -1: none */
     tri_params *params;
@@ -225,7 +225,7 @@ struct tri_job {
     tri_loader *loader;
     tri_sampler sampler;
     tri_job_test test;
-    tri_job_waves waves;
+    tri_accumulation accumulation;
     tri_job_batch_sums batch_sums;
     double *norm_blocks;
     tri_shares shares;                       /* who owns what of the store */
@@ -238,24 +238,24 @@ struct tri_job {
     tri_tree_part parts[TRI_TREE_MAX_PARTS]; /* this rank's shards as whole subtrees, from shard 0 of the batch */
     int part_count;
 
-    int met;                 /* tri_job_meet() without tri_job_part() */
-    bool ahead;              /* some weights may move in the step after their gradients' */
-    tri_optim_figures moves; /* of the last step */
-    tri_gradient_hook hook;  /* of the program, or NULL */
+    int met;                  /* tri_job_meet() without tri_job_part() */
+    bool ahead;               /* some weights may move in the step after their gradients' */
+    tri_optim_figures update; /* of the last step */
+    tri_gradient_hook hook;   /* of the program, or NULL */
     void *hook_arg;
     double settling_s; /* of this step: what was settled in its forward pass */
     int64_t waited_ns; /* of the sync, as it was last read */
 
     int64_t step, steps, steps_per_epoch, first_step;
     int64_t step_before; /* a worker of parameter servers may go on by no step, or by several */
-    tri_job_figures figures;
+    tri_job_rates rates;
     tri_step_record record;            /* of the last step */
-    tri_step_record made;              /* of the last step that was made: `record` may be of the one under way */
+    tri_step_record committed;         /* of the last step that was made: `record` may be of the one under way */
     uint64_t sent_nbytes;              /* by this process, when the last step ended */
     double trained_s, trained_samples; /* of this process since it began */
     bool acted;                        /* what comes after job->step steps (features.h) is done */
     tri_job_elastic elastic;
-    tri_job_roles roles;
+    tri_job_assignment assignment;
     bool stop_wanted;   /* some rank was asked to stop; the same on all ranks after a step */
     int64_t saved_step; /* of the newest checkpoint of this run, or under way; -1 = none */
     tri_job_control control;
@@ -291,9 +291,9 @@ tri_status tri_job_event_tell(tri_job *job, const char *event, const char *text)
 bool tri_job_is_due(const tri_job *job, int64_t every);
 /* Do ranks besides rank 0 have to give what a checkpoint needs? The same on all ranks. */
 bool tri_job_is_spread(const tri_job *job);
-/* local_sgd.c: ranks with weights of their own (tri_sync_is_apart), and workers of parameter servers with rounded ones.
+/* local_sgd.c: ranks with weights of their own (tri_sync_is_local), and workers of parameter servers with rounded ones.
  * Elsewhere meet and part do nothing. Between meet and part, which may be nested, the weights are the mean of all
  * ranks' (collective), or the servers'. */
-bool tri_job_is_apart(const tri_job *job);
+bool tri_job_has_own_weights(const tri_job *job);
 
 #endif

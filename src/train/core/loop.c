@@ -88,7 +88,7 @@ tri_status tri_job_open(const tri_job_setup *setup, tri_job **out)
 static tri_status step_and_after(tri_job *job)
 {
     TRI_TRY_IN(tri_job_step_run(job), "step %lld", (long long)job->step);
-    TRI_TRY(tri_features_step_made(job));
+    TRI_TRY(tri_features_step_done(job));
     TRI_TRY(tri_features_run_due(job));
     return tri_features_step_end(job);
 }
@@ -128,8 +128,8 @@ tri_status tri_job_print_result(tri_job *job)
         tri_console_line(job->console, "%s perplexity %.4g", part, job->test.perplexity);
     if (result.samples_per_s > 0)
         tri_console_line(job->console, "samples/s %.1f", result.samples_per_s);
-    if (result.samples_per_s > 0 && job->figures.tokens > 0)
-        tri_console_line(job->console, "tokens/s %.0f", result.samples_per_s * (double)job->figures.tokens);
+    if (result.samples_per_s > 0 && job->rates.tokens > 0)
+        tri_console_line(job->console, "tokens/s %.0f", result.samples_per_s * (double)job->rates.tokens);
     tri_console_line(job->console, "weights: xxh3 %016llx", (unsigned long long)result.weights_hash);
     if (strncmp(job->bits, TRI_BITS_LATE, strlen(TRI_BITS_LATE)) == 0)
         tri_console_line(job->console, "bits: %s", job->bits);
@@ -152,7 +152,7 @@ tri_status tri_job_event_tell(tri_job *job, const char *event, const char *text)
     tri_event_write(&(tri_event){.start_ns = tri_now_ns(), .what = event, .rank = job->rank});
     if (tri_job_follows(job))
         return TRI_OK;
-    if (job->rank == 0 || tri_sync_is_apart(&job->config.parallel)) /* nobody else sees what one of these does */
+    if (job->rank == 0 || tri_sync_is_local(&job->config.parallel)) /* nobody else sees what one of these does */
         tri_log(TRI_LOG_WARN, "%s", text);
     if (job->rank == 0)
         tri_features_event(job, event, text);

@@ -21,7 +21,7 @@ static tri_status sum_over_model(tri_job *job, const char *name, void *data, int
 
 tri_status tri_job_flops_meet(tri_job *job)
 {
-    return sum_over_model(job, "operations", &job->figures.flops, 1, TRI_F64);
+    return sum_over_model(job, "operations", &job->rates.flops, 1, TRI_F64);
 }
 
 /* The sum of a gradient, or this rank's share of it. */
@@ -70,7 +70,7 @@ tri_status tri_job_gradient_norm(tri_job *job, double *norm)
     memset(job->norm_blocks, 0, (size_t)count * sizeof(double));
     if (sync->ops->squares) {
         TRI_TRY(sync->ops->squares(job->sync, job->norm_blocks));
-        *norm = tri_clip_norm(job->norm_blocks, count, (double)job->moves.grad_scale);
+        *norm = tri_clip_norm(job->norm_blocks, count, (double)job->update.grad_scale);
         return TRI_OK;
     }
     if (sync->whole)
@@ -84,6 +84,6 @@ tri_status tri_job_gradient_norm(tri_job *job, double *norm)
         tri_group_name_next(job->mesh.zero_group, "");
     }
     TRI_TRY(sum_over_model(job, "gradient norm", job->norm_blocks, count, TRI_F64));
-    *norm = tri_clip_norm(job->norm_blocks, count, (double)job->moves.grad_scale);
+    *norm = tri_clip_norm(job->norm_blocks, count, (double)job->update.grad_scale);
     return TRI_OK;
 }

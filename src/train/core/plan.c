@@ -50,7 +50,7 @@ static tri_status snapshot_plan(const tri_job *job, size_t outer, size_t *nbytes
     if (served || !job->config.checkpoint.async || !tri_checkpoint_levels_repeat(&levels))
         return TRI_OK;
     size_t weights = (size_t)(params->share ? params->share_elements : params->count) * sizeof(float);
-    *nbytes = weights * (tri_sync_is_apart(&job->config.parallel) ? 2 : 1) + tri_optim_nbytes(job->optim) + outer;
+    *nbytes = weights * (tri_sync_is_local(&job->config.parallel) ? 2 : 1) + tri_optim_nbytes(job->optim) + outer;
     return TRI_OK;
 }
 
@@ -68,10 +68,10 @@ static tri_status plan_rank(tri_job *job, tri_job_memory *memory, const char *pr
     tri_sync_bytes bytes;
     tri_sync_place place = {job->mesh.data_rank, job->mesh.data, job->mesh.zero};
     TRI_TRY(tri_sync_memory(&setup, place, &bytes));
-    tri_job_waves_plan(job);
+    tri_accumulation_plan(job);
     size_t level = ((size_t)tri_params_grad_count(job->params) + TRI_PARAMS_TAIL) * sizeof(float);
     memory->weights = bytes.weights;
-    memory->gradients = bytes.gradients + (size_t)job->waves.levels * level + job->stage_memory.gradients;
+    memory->gradients = bytes.gradients + (size_t)job->accumulation.levels * level + job->stage_memory.gradients;
     memory->optimizer = tri_optim_nbytes(job->optim) + bytes.outer;
     if (tri_guard_copies(&job->config)) {
         memory->weights += (size_t)tri_params_held(job->params) * sizeof(float);

@@ -107,7 +107,7 @@ tri_status tri_job_pipeline_make(tri_job *job, const tri_model *model, const tri
                                 .overlap = job->config.parallel.overlap,
                                 .even = job->config.train.shards % job->mesh.data == 0};
     TRI_TRY(tri_pipeline_create(&setup, &job->pipeline));
-    job->figures.flops = tri_pipeline_flops(job->pipeline);
+    job->rates.flops = tri_pipeline_flops(job->pipeline);
     return TRI_OK;
 }
 

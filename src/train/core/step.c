@@ -56,7 +56,7 @@ static tri_status entry_settle(tri_job *job, int entry)
     if (slice.count == 0)
         return TRI_OK;
     job->record.comm += lap(&mark_ns);
-    tri_optim_step(job->optim, &job->moves, job->params->values, job->sync->grads[0], slice.first, slice.count);
+    tri_optim_step(job->optim, &job->update, job->params->values, job->sync->grads[0], slice.first, slice.count);
     job->record.optimizer += lap(&mark_ns);
     job->settling_s += (double)(mark_ns - start_ns) / 1e9;
     return TRI_OK;
@@ -115,11 +115,11 @@ static tri_status run_shards(tri_job *job, const tri_loader_batch *loaded, int64
 static tri_status run_subtree(tri_job *job, const tri_loader_batch *loaded, int64_t first, int64_t count, int level,
                               float *grad)
 {
-    if (count <= job->waves.shards) {
+    if (count <= job->accumulation.shards) {
         tri_tree_part whole = {0, count};
         return run_shards(job, loaded, first, count, 1, &whole, &grad, NULL);
     }
-    float *right = job->waves.scratch[level];
+    float *right = job->accumulation.scratch[level];
     TRI_TRY(run_subtree(job, loaded, first, count / 2, level + 1, grad));
     TRI_TRY(run_subtree(job, loaded, first + count / 2, count / 2, level + 1, right));
     int64_t mark_ns = tri_now_ns();
@@ -151,7 +151,7 @@ static tri_status accumulate(tri_job *job, const tri_loader_batch *loaded)
 {
     if (job->pipeline)
         return run_pipeline(job, loaded);
-    if (job->waves.shards == job->shard_count)
+    if (job->accumulation.shards == job->shard_count)
         return run_shards(job, loaded, 0, job->shard_count, job->part_count, job->parts, job->sync->grads, entry_ready);
     for (int p = 0; p < job->part_count; p++)
         TRI_TRY(run_subtree(job, loaded, job->parts[p].first, job->parts[p].count, 0, job->sync->grads[p]));
@@ -187,10 +187,10 @@ static void figures_find(tri_job *job)
     tri_job_control_read(job);
     job->record.loss = weight != 0 ? (double)tail[TRI_TAIL_LOSS] / (double)weight : NAN;
     job->record.known_loss = weight != 0 ? job->record.loss : job->record.known_loss;
-    job->moves = (tri_optim_figures){.step = job->step,
-                                     .lr = job->record.lr,
-                                     .grad_scale = weight != 0 ? 1.0f / weight / scale : 0,
-                                     .buffer_scale = tail[TRI_TAIL_SHARDS] > 0 ? 1.0f / tail[TRI_TAIL_SHARDS] : 0};
+    job->update = (tri_optim_figures){.step = job->step,
+                                      .lr = job->record.lr,
+                                      .grad_scale = weight != 0 ? 1.0f / weight / scale : 0,
+                                      .buffer_scale = tail[TRI_TAIL_SHARDS] > 0 ? 1.0f / tail[TRI_TAIL_SHARDS] : 0};
 }
 
 /* What this rank moves: its pieces, or the slice whose sums have come. */
@@ -198,10 +198,10 @@ static void weights_step(tri_job *job, tri_sync_slice slice)
 {
     const tri_sync *sync = job->sync;
     if (!sync->pieces)
-        tri_optim_step(job->optim, &job->moves, job->params->values, sync->grads[0], slice.first, slice.count);
+        tri_optim_step(job->optim, &job->update, job->params->values, sync->grads[0], slice.first, slice.count);
     for (int i = 0; sync->pieces && i < sync->piece_count; i++) {
         const tri_sync_piece *piece = &sync->pieces[i];
-        tri_optim_step_at(job->optim, &job->moves, piece->values, piece->sums, piece->slice.first, piece->slice.count);
+        tri_optim_step_at(job->optim, &job->update, piece->values, piece->sums, piece->slice.first, piece->slice.count);
     }
 }
 
@@ -211,7 +211,7 @@ static tri_status step_judge(tri_job *job)
 {
     double norm = NAN, limit = job->config.optim.clip_norm;
     figures_find(job);
-    float scale = job->moves.grad_scale;
+    float scale = job->update.grad_scale;
     if (job->sync->ops->fold)
         job->sync->ops->fold(job->sync);
     else
@@ -223,8 +223,8 @@ static tri_status step_judge(tri_job *job)
     if (!job->ahead && tri_features_want_gradients(job))
         TRI_TRY(tri_features_gradients(job, scale));
     if (limit > 0 && norm > limit)
-        job->moves.grad_scale *= (float)(limit / norm);
-    job->sync->grad_scale = job->moves.grad_scale;
+        job->update.grad_scale *= (float)(limit / norm);
+    job->sync->grad_scale = job->update.grad_scale;
     job->record.grad_norm = norm;
     return TRI_OK;
 }
@@ -250,7 +250,7 @@ static tri_status move_weights(tri_job *job, tri_sync_slice slice)
     if (job->ahead && norm_is_wanted(job))
         TRI_TRY(tri_job_gradient_norm(job, &job->record.grad_norm));
     if (gradients)
-        TRI_TRY(tri_features_gradients(job, job->moves.grad_scale));
+        TRI_TRY(tri_features_gradients(job, job->update.grad_scale));
     return TRI_OK;
 }
 
@@ -293,7 +293,7 @@ static tri_status doubt(tri_job *job, tri_status status, bool *same)
     if (status != TRI_ENUMERIC || !tri_features_compare(job))
         return status;
     TRI_TRY(tri_features_commit(job, same));
-    job->roles.phase = TRI_STEP_OPEN;
+    job->assignment.phase = TRI_STEP_OPEN;
     return *same ? tri_fail_copy(status, message) : TRI_OK;
 }
 
@@ -313,7 +313,7 @@ static tri_status step_agree(tri_job *job, const tri_loader_batch *loaded, tri_s
             return TRI_OK;
         TRI_TRY(tri_features_make_same(job));
         sums_undo(job);
-        TRI_TRY(tri_job_rest_take(job, &job->elastic.before, false));
+        TRI_TRY(tri_scalar_state_take(job, &job->elastic.before, false));
         job->record = begun;
     }
 }
@@ -349,19 +349,19 @@ static void step_advance(tri_job *job)
 {
     int64_t next = step_after(job);
     job->step_before = job->step;
-    job->made = job->record;
+    job->committed = job->record;
     if (next > job->step + 1 && tri_job_deals(job) == 0)
         tri_loader_seek(job->loader, next);
     job->step = next;
     job->acted = false;
-    job->roles.phase = TRI_STEP_OPEN;
+    job->assignment.phase = TRI_STEP_OPEN;
 }
 
 /* Samples are those of all workers. */
 static void count_step(tri_job *job, double seconds)
 {
     tri_step_record *record = &job->record;
-    const tri_job_figures *figures = &job->figures;
+    const tri_job_rates *figures = &job->rates;
     int64_t samples = batch_samples(job) * (step_after(job) - job->step);
     record->other = seconds - record->data - record->forward - record->backward - record->comm - record->optimizer;
     record->samples_per_s = (double)samples / seconds;
@@ -381,7 +381,7 @@ static void count_step(tri_job *job, double seconds)
 /* By steps that are alike: whole batches, as many shards at once as there will be. */
 static void threads_tune(const tri_job *job)
 {
-    if (job->config.train.threads == 0 && job->threads > 1 && !job->waves.searching &&
+    if (job->config.train.threads == 0 && job->threads > 1 && !job->accumulation.searching &&
         batch_samples(job) == job->sampler.batch)
         tri_tiles_tune(job->threads, job->record.forward + job->record.backward);
 }
@@ -391,7 +391,7 @@ static tri_status step_make(tri_job *job)
     int64_t start_ns = tri_now_ns(), mark_ns = start_ns;
     tri_loader_batch loaded;
     tri_sync_slice slice;
-    job->roles.step_start_ns = start_ns;
+    job->assignment.step_start_ns = start_ns;
     job->record = (tri_step_record){
         .step = job->step,
         .known_loss = job->record.known_loss,
@@ -407,42 +407,42 @@ static tri_status step_make(tri_job *job)
     mark_ns = tri_now_ns();
     TRI_TRY(move_weights(job, slice));
     job->record.optimizer += lap_of(job, "optimizer", &mark_ns);
-    if (job->elastic.on && tri_job_is_apart(job))
-        job->roles.phase = TRI_STEP_MOVED; /* who is missing at the exchange takes no step back */
+    if (job->elastic.on && tri_job_has_own_weights(job))
+        job->assignment.phase = TRI_STEP_MOVED; /* who is missing at the exchange takes no step back */
     if (job->sync->ops->publish)
         TRI_TRY(job->sync->ops->publish(job->sync));
     job->record.comm += lap_of(job, "publish", &mark_ns);
-    tri_job_waves_step(job);
+    tri_accumulation_step(job);
     tri_features_span(job, "step", start_ns, mark_ns);
     count_step(job, (double)(tri_now_ns() - start_ns) / 1e9);
     threads_tune(job);
     step_advance(job);
-    job->elastic.owes = false;
+    job->elastic.exchange_pending = false;
     return TRI_OK;
 }
 
 /* Loss scale and guards have judged a step that is not made: that, too, has not been. */
 static void step_undo(tri_job *job)
 {
-    job->made = job->record;
-    job->roles.under_way = tri_job_rest_of(job);
-    (void)tri_job_rest_take(job, &job->elastic.before, false); /* writes nothing */
+    job->committed = job->record;
+    job->assignment.under_way = tri_scalar_state_of(job);
+    (void)tri_scalar_state_take(job, &job->elastic.before, false); /* writes nothing */
 }
 
 tri_status tri_job_step_run(tri_job *job)
 {
     if (!job->elastic.on)
         return step_make(job);
-    job->elastic.before = tri_job_rest_of(job);
+    job->elastic.before = tri_scalar_state_of(job);
     tri_status status = step_make(job);
-    if (status != TRI_OK && job->roles.phase != TRI_STEP_MOVED)
+    if (status != TRI_OK && job->assignment.phase != TRI_STEP_MOVED)
         step_undo(job);
     return status;
 }
 
 tri_status tri_job_step_end(tri_job *job)
 {
-    count_step(job, (double)(tri_now_ns() - job->roles.step_start_ns) / 1e9);
+    count_step(job, (double)(tri_now_ns() - job->assignment.step_start_ns) / 1e9);
     step_advance(job);
-    return tri_features_step_made(job);
+    return tri_features_step_done(job);
 }

@@ -9,11 +9,11 @@
 
 /* gradient_accumulation.c: what is computed at once by the configuration; whether the first steps search for what is
  * fastest (wants the graph); memory for it; what a step has taken. */
-void tri_job_waves_split(tri_job *job);
-void tri_job_waves_plan(tri_job *job);
-tri_status tri_job_waves_open(tri_job *job);
-void tri_job_waves_close(tri_job *job);
-void tri_job_waves_step(tri_job *job);
+void tri_accumulation_split(tri_job *job);
+void tri_accumulation_plan(tri_job *job);
+tri_status tri_accumulation_open(tri_job *job);
+void tri_accumulation_close(tri_job *job);
+void tri_accumulation_step(tri_job *job);
 /* control.c (control.h): the sum over all ranks is started; there; told to all that want it. Whether control data
  * travel with each step. */
 void tri_job_control_send(tri_job *job);
@@ -47,7 +47,7 @@ bool tri_job_counts_entry(const tri_job *job, const tri_param *entry);
 /* Norm of the mean gradient, from the sums that the sync has here. */
 tri_status tri_job_gradient_norm(tri_job *job, double *norm);
 /* scalar_state.c. had_state: one step behind, it has not told of the last one. */
-tri_job_rest tri_job_rest_of(const tri_job *job);
-tri_status tri_job_rest_take(tri_job *job, const tri_job_rest *rest, bool had_state);
+tri_scalar_state tri_scalar_state_of(const tri_job *job);
+tri_status tri_scalar_state_take(tri_job *job, const tri_scalar_state *scalars, bool had_state);
 
 #endif

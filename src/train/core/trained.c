@@ -135,10 +135,10 @@ static tri_status build(tri_job *job, const tri_trained_setup *setup)
     snprintf(job->weights_path, sizeof(job->weights_path), "%s", setup->trained->checkpoint);
     if (setup->rows > 0) {
         job->rows = setup->rows;
-        job->waves.shards = 1;
+        job->accumulation.shards = 1;
     }
     TRI_TRY(tri_job_build_model(job, NULL, &info));
-    TRI_TRY(tri_job_inventories_open(job));
+    TRI_TRY(tri_job_shard_maps_open(job));
     TRI_TRY_IN(tri_job_load_weights(job, setup->trained->checkpoint), "while loading the weights");
     return TRI_OK;
 }

@@ -47,7 +47,7 @@ tri_status tri_config_unmet(const tri_config *config, const char *format, const 
     return TRI_OK;
 }
 
-void tri_config_idle_tell(const tri_config *config, const char *format, const char *const *overrides)
+void tri_config_unused_tell(const tri_config *config, const char *format, const char *const *overrides)
 {
     for (int i = 0; overrides && overrides[i]; i++) {
         const int length = (int)strcspn(overrides[i], "=");

@@ -10,19 +10,19 @@
 
 /* --- notes --- */
 
-void tri_role_note_print(const tri_role_note *note, char text[TRI_ROLE_NOTE_NBYTES])
+void tri_assignment_note_print(const tri_assignment_note *note, char text[TRI_ROLE_NOTE_NBYTES])
 {
     int at = 0;
     snprintf(text, TRI_ROLE_NOTE_NBYTES, "-");
     for (int i = 0; i < 2; i++) {
-        const tri_role_set *set = &note->sets[i];
+        const tri_assignment_set *set = &note->sets[i];
         if (set->generation > 0)
             at += snprintf(text + at, TRI_ROLE_NOTE_NBYTES - (size_t)at, "%s%" PRId64 ",%" PRId64 ",%d,%d,%d,%d",
                            at > 0 ? "/" : "", set->generation, set->step, set->next, set->roles, set->own, set->mirror);
     }
 }
 
-static bool set_read(const char *text, tri_role_set *set)
+static bool set_read(const char *text, tri_assignment_set *set)
 {
     int next, nbytes = 0;
     bool good = sscanf(text, "%" SCNd64 ",%" SCNd64 ",%d,%d,%d,%d%n", &set->generation, &set->step, &next, &set->roles,
@@ -34,24 +34,24 @@ static bool set_read(const char *text, tri_role_set *set)
     return good && (next == 0 || next == 1);
 }
 
-bool tri_role_note_read(const char *text, tri_role_note *out)
+bool tri_assignment_note_read(const char *text, tri_assignment_note *out)
 {
-    *out = (tri_role_note){0};
+    *out = (tri_assignment_note){0};
     if (strcmp(text, "-") == 0)
         return true;
     const char *second = strchr(text, '/');
     bool good = set_read(text, &out->sets[0]) && (!second || set_read(second + 1, &out->sets[1]));
     if (!good)
-        *out = (tri_role_note){0};
+        *out = (tri_assignment_note){0};
     return good;
 }
 
 /* --- what can be had --- */
 
-const tri_role_set *tri_role_source(const tri_role_note *note, const tri_role_state *state)
+const tri_assignment_set *tri_assignment_source(const tri_assignment_note *note, const tri_assignment_state *state)
 {
     for (int i = 0; i < 2; i++) {
-        const tri_role_set *set = &note->sets[i];
+        const tri_assignment_set *set = &note->sets[i];
         if (set->generation == state->generation && set->generation > 0 &&
             (set->step == state->step || (set->next && set->step + 1 == state->step)))
             return set;
@@ -66,12 +66,12 @@ static void role_mark(uint64_t *held, int role)
 }
 
 /* Roles of a state that nobody has. */
-static int missing_count(const tri_role_note *notes, int count, const tri_role_state *state, int *first)
+static int missing_count(const tri_assignment_note *notes, int count, const tri_assignment_state *state, int *first)
 {
     uint64_t held[TRI_ROLES_MAX / 64] = {0};
     int missing = 0;
     for (int i = 0; i < count; i++) {
-        const tri_role_set *set = tri_role_source(&notes[i], state);
+        const tri_assignment_set *set = tri_assignment_source(&notes[i], state);
         if (set) {
             role_mark(held, set->own);
             role_mark(held, set->mirror);
@@ -85,17 +85,17 @@ static int missing_count(const tri_role_note *notes, int count, const tri_role_s
     return missing;
 }
 
-static bool is_newer(const tri_role_state *a, const tri_role_state *b)
+static bool is_newer(const tri_assignment_state *a, const tri_assignment_state *b)
 {
     return a->step != b->step ? a->step > b->step : a->generation > b->generation;
 }
 
-tri_role_state tri_roles_find(const tri_role_note *notes, int count)
+tri_assignment_state tri_assignment_find(const tri_assignment_note *notes, int count)
 {
-    tri_role_state best = {.lost_step = -1}, last = {0};
+    tri_assignment_state best = {.lost_step = -1}, last = {0};
     for (int i = 0; i < 2 * count; i++) {
-        const tri_role_set *set = &notes[i / 2].sets[i % 2];
-        tri_role_state state = {.generation = set->generation, .step = set->step, .roles = set->roles};
+        const tri_assignment_set *set = &notes[i / 2].sets[i % 2];
+        tri_assignment_state state = {.generation = set->generation, .step = set->step, .roles = set->roles};
         int first = 0;
         bool seen = state.generation == last.generation && state.step == last.step; /* most say the same */
         if (set->generation == 0 || seen)
@@ -154,7 +154,7 @@ static int place_of(const int *host, int ranks, int rank)
 
 /* Half the way around in the order of hosts: pairs where the ranks are even; on another host unless one has more than
  * half of all. */
-bool tri_roles_mirror(const tri_mesh *mesh, const int *host, int *room, int *of)
+bool tri_assignment_mirror(const tri_mesh *mesh, const int *host, int *room, int *of)
 {
     int ranks = mesh->data * mesh->tensor * mesh->pipeline;
     bool hosts = false;
@@ -180,7 +180,7 @@ static int data_of(int ranks, bool even)
     return data;
 }
 
-int tri_roles_layout(const tri_mesh *wish, int ranks, bool even, tri_mesh *out)
+int tri_assignment_layout(const tri_mesh *wish, int ranks, bool even, tri_mesh *out)
 {
     tri_mesh best = {.data = 1, .tensor = 1, .pipeline = 1};
     for (int tensor = 1; tensor <= wish->tensor; tensor *= 2)
@@ -197,7 +197,7 @@ int tri_roles_layout(const tri_mesh *wish, int ranks, bool even, tri_mesh *out)
 /* --- leaving --- */
 
 /* All that r has, others that do not leave have too. */
-static bool is_spare(const tri_role_set *sets, int count, const bool *leaves, int r)
+static bool is_spare(const tri_assignment_set *sets, int count, const bool *leaves, int r)
 {
     const int roles[2] = {sets[r].own, sets[r].mirror};
     for (int i = 0; i < 2; i++) {
@@ -211,7 +211,7 @@ static bool is_spare(const tri_role_set *sets, int count, const bool *leaves, in
     return true;
 }
 
-void tri_roles_leave(const tri_role_set *sets, int count, bool *leaves)
+void tri_assignment_leave(const tri_assignment_set *sets, int count, bool *leaves)
 {
     for (int r = 0; r < count; r++)
         leaves[r] = leaves[r] && is_spare(sets, count, leaves, r);

@@ -69,8 +69,8 @@ static const char *role_text(const char *note)
 static tri_status note_tell(elastic *at)
 {
     char role[TRI_ROLE_NOTE_NBYTES], note[TRI_MEMBER_NOTE_NBYTES];
-    tri_role_note has = tri_job_role_note(at->job);
-    tri_role_note_print(&has, role);
+    tri_assignment_note has = tri_job_assignment_note(at->job);
+    tri_assignment_note_print(&has, role);
     int nbytes = snprintf(note, sizeof(note), "%s:%s", tri_isa_name(at->job->elastic.isa), role);
     if (nbytes >= (int)sizeof(note))
         return tri_fail(TRI_EFORMAT, "what this worker has of the state is too long to say: %s", role);
@@ -93,30 +93,30 @@ static tri_isa least_offer(const elastic *at)
     return least;
 }
 
-static tri_status notes_read(const tri_member *members, int count, tri_role_note **out)
+static tri_status notes_read(const tri_member *members, int count, tri_assignment_note **out)
 {
-    tri_role_note *notes = tri_alloc_zero((size_t)count + 1, sizeof(*notes));
+    tri_assignment_note *notes = tri_alloc_zero((size_t)count + 1, sizeof(*notes));
     *out = notes;
     for (int i = 0; notes && i < count; i++)
-        if (!tri_role_note_read(role_text(members[i].note), &notes[i]))
+        if (!tri_assignment_note_read(role_text(members[i].note), &notes[i]))
             return tri_fail(TRI_EFORMAT, "worker %s says of its state '%s'", members[i].id, members[i].note);
     return notes ? TRI_OK : TRI_ENOMEM;
 }
 
 static bool is_whole(void *arg, const tri_member *members, int count)
 {
-    tri_role_note *notes;
+    tri_assignment_note *notes;
     (void)arg;
-    tri_role_state state = {.lost_step = -1};
+    tri_assignment_state state = {.lost_step = -1};
     if (notes_read(members, count, &notes) == TRI_OK)
-        state = tri_roles_find(notes, count);
+        state = tri_assignment_find(notes, count);
     tri_free(notes);
     return state.generation > 0;
 }
 
 static int fit_of(void *arg, int count)
 {
-    return tri_job_roles_fit(((const elastic *)arg)->job, count);
+    return tri_job_assignment_fit(((const elastic *)arg)->job, count);
 }
 
 /* --- how long a leave may take --- */
@@ -244,7 +244,7 @@ static tri_status elastic_open(elastic *at)
     snprintf(at->comm_config.flight, sizeof(at->comm_config.flight), "none"); /* a lost rank is no riddle here */
     tri_members_setup members = setup->members;
     members.alone = alone_end;
-    members.whole = at->job->roles.on ? is_whole : NULL;
+    members.whole = at->job->assignment.on ? is_whole : NULL;
     members.fit = fit_of;
     members.arg = at;
     door_open(at, &members);
@@ -407,7 +407,7 @@ static void generation_tell(elastic *at)
     char text[64], mesh[80] = "", told[200];
     if (tri_members_rank(at->members) > 0)
         return;
-    if (at->job->roles.wish.tensor > 1 || at->job->roles.wish.pipeline > 1)
+    if (at->job->assignment.wish.tensor > 1 || at->job->assignment.wish.pipeline > 1)
         snprintf(mesh, sizeof(mesh), " as %s", tri_mesh_print(&at->job->mesh, text));
     if (tri_comm_sweep(&at->cluster, until_ns) != TRI_OK ||
         tri_members_sweep(at->members, addresses_forget, at, until_ns) != TRI_OK)
@@ -430,7 +430,7 @@ static tri_status generation_read(const elastic *at, tri_job_generation *out)
 {
     const tri_generation *now = tri_members_now(at->members);
     int64_t *progress = tri_alloc((size_t)now->count * sizeof(*progress));
-    tri_role_note *notes = NULL;
+    tri_assignment_note *notes = NULL;
     tri_status status = progress ? notes_read(now->members, now->count, &notes) : TRI_ENOMEM;
     for (int r = 0; progress && r < now->count; r++)
         progress[r] = now->members[r].progress;
@@ -538,13 +538,13 @@ static bool is_first_left(elastic *at)
  * has all that is to be saved. */
 static tri_status save_alone(elastic *at)
 {
-    tri_role_note has = tri_job_role_note(at->job);
+    tri_assignment_note has = tri_job_assignment_note(at->job);
     int64_t progress = tri_job_progress(at->job), number = tri_members_now(at->members)->number + 1;
     tri_job_generation alone = {number, 1, &progress, &has};
     TRI_TRY(tri_job_decide(at->job, &alone));
     tri_job_unform(at->job);
     at->comm = NULL;
-    if (at->job->roles.on && at->job->roles.state.generation == 0)
+    if (at->job->assignment.on && at->job->assignment.state.generation == 0)
         return tri_fail(TRI_EPEER, "no worker that is left has the whole state, and without a launcher they cannot put "
                                    "it together: --resume goes on from the newest checkpoint");
     at->cluster =
@@ -572,11 +572,11 @@ static void newcomer_prepare(elastic *at)
 static tri_status generation_find(elastic *at)
 {
     int64_t limit_ms = (int64_t)(at->net_config.timeout_s * 1000) + at->setup->members.wait_ns / TRI_NS_PER_MS;
-    if (tri_sync_is_apart(
+    if (tri_sync_is_local(
             &at->job->config.parallel)) /* others come when they have made their steps; the dead are known */
         limit_ms = APART_MS;
     int64_t before = tri_members_now(at->members)->number;
-    tri_status status = tri_job_roles_resolve(at->job);
+    tri_status status = tri_job_assignment_resolve(at->job);
     if (status == TRI_OK)
         status = note_tell(at);
     if (status == TRI_OK)

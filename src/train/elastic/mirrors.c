@@ -51,23 +51,24 @@ static tri_status pieces_gather(tri_job *job, const tri_sync_piece *own, int cou
 /* The mirror's pieces, with room for their sums. */
 static tri_status mirror_pieces(tri_job *job, const int64_t *pairs, int count)
 {
-    tri_job_roles *roles = &job->roles;
-    const tri_stock *stock = &roles->now.mirror;
+    tri_job_assignment *assignment = &job->assignment;
+    const tri_state_shard *shard = &assignment->now.mirror;
     int64_t total = 0, at = 0;
-    roles->pieces = tri_alloc_zero((size_t)count + 1, sizeof(tri_sync_piece));
+    assignment->pieces = tri_alloc_zero((size_t)count + 1, sizeof(tri_sync_piece));
     for (int i = 0; i < count; i++)
         total += pairs[2 * i + 1];
-    roles->sums = tri_alloc_bulk((size_t)(total + 1) * sizeof(float));
-    if (!roles->pieces || !roles->sums)
+    assignment->sums = tri_alloc_bulk((size_t)(total + 1) * sizeof(float));
+    if (!assignment->pieces || !assignment->sums)
         return TRI_ENOMEM;
     for (int i = 0; i < count; i++) {
         tri_slice slice = {pairs[2 * i], pairs[2 * i + 1]};
-        int64_t place = tri_stock_at(stock, slice.first), last = tri_stock_at(stock, slice.first + slice.count - 1);
+        int64_t place = tri_state_shard_at(shard, slice.first),
+                last = tri_state_shard_at(shard, slice.first + slice.count - 1);
         if (slice.count < 1 || place < 0 || last != place + slice.count - 1)
             return tri_fail(TRI_EMISMATCH, "rank %d moves elements %lld to %lld, which its mirror does not have",
-                            roles->mirrored, (long long)slice.first, (long long)(slice.first + slice.count));
-        roles->pieces[roles->piece_count++] =
-            (tri_sync_piece){.slice = slice, .values = stock->params->values + place, .sums = roles->sums + at};
+                            assignment->mirrored, (long long)slice.first, (long long)(slice.first + slice.count));
+        assignment->pieces[assignment->piece_count++] =
+            (tri_sync_piece){.slice = slice, .values = shard->params->values + place, .sums = assignment->sums + at};
         at += slice.count;
     }
     return TRI_OK;
@@ -76,36 +77,36 @@ static tri_status mirror_pieces(tri_job *job, const int64_t *pairs, int count)
 /* Calls of one batch travel at the same time. */
 static tri_status batch_make(tri_job *job, const tri_sync_piece *own, int count, int holder)
 {
-    tri_job_roles *roles = &job->roles;
+    tri_job_assignment *assignment = &job->assignment;
     tri_status status = tri_batch_begin(job->group);
     tri_group_name_next(job->group, "mirrors");
     for (int i = 0; status == TRI_OK && i < count; i++) {
         status = tri_send(job->group, own[i].sums, own[i].slice.count, TRI_F32, holder, NULL);
-        roles->nbytes += own[i].slice.count * (int64_t)sizeof(float);
+        assignment->nbytes += own[i].slice.count * (int64_t)sizeof(float);
     }
-    for (int i = 0; status == TRI_OK && i < roles->piece_count; i++)
-        status = tri_receive(job->group, roles->pieces[i].sums, roles->pieces[i].slice.count, TRI_F32, roles->mirrored,
-                             NULL);
+    for (int i = 0; status == TRI_OK && i < assignment->piece_count; i++)
+        status = tri_receive(job->group, assignment->pieces[i].sums, assignment->pieces[i].slice.count, TRI_F32,
+                             assignment->mirrored, NULL);
     tri_group_name_next(job->group, "");
-    tri_status ended = tri_batch_end(job->group, &roles->batch);
+    tri_status ended = tri_batch_end(job->group, &assignment->batch);
     return status == TRI_OK ? ended : status;
 }
 
 static tri_status mirror_make(tri_job *job, tri_sync_piece *own, int64_t *counts, int64_t *holders)
 {
-    tri_job_roles *roles = &job->roles;
+    tri_job_assignment *assignment = &job->assignment;
     int64_t *all = NULL, at = 0;
     int count = tri_job_own_pieces(job, own), holder = -1;
-    int64_t mirrored = roles->mirrored;
+    int64_t mirrored = assignment->mirrored;
     TRI_TRY(tri_all_gather(job->group, &mirrored, holders, 1, TRI_I64, NULL));
     for (int r = 0; r < job->world; r++)
         if (holders[r] == job->rank)
             holder = r;
     tri_status status = pieces_gather(job, own, count, counts, &all);
-    for (int r = 0; status == TRI_OK && r < roles->mirrored; r++)
+    for (int r = 0; status == TRI_OK && r < assignment->mirrored; r++)
         at += counts[r];
     if (status == TRI_OK)
-        status = mirror_pieces(job, all + at, (int)counts[roles->mirrored] / 2);
+        status = mirror_pieces(job, all + at, (int)counts[assignment->mirrored] / 2);
     if (status == TRI_OK)
         status = batch_make(job, own, count, holder);
     tri_free(all);
@@ -115,7 +116,7 @@ static tri_status mirror_make(tri_job *job, tri_sync_piece *own, int64_t *counts
 tri_status tri_job_mirror_open(tri_job *job)
 {
     size_t most = (size_t)job->sync->piece_count + 1, ranks = (size_t)job->world;
-    if (!job->roles.on || job->roles.mirrored < 0)
+    if (!job->assignment.on || job->assignment.mirrored < 0)
         return TRI_OK;
     tri_sync_piece *own = tri_alloc_zero(most, sizeof(*own));
     int64_t *counts = tri_alloc_zero(2 * ranks, sizeof(int64_t));
@@ -127,31 +128,31 @@ tri_status tri_job_mirror_open(tri_job *job)
 
 void tri_job_mirror_close(tri_job *job)
 {
-    tri_job_roles *roles = &job->roles;
-    tri_batch_destroy(roles->batch);
-    tri_free(roles->pieces);
-    tri_free(roles->sums);
-    roles->batch = NULL;
-    roles->pieces = NULL;
-    roles->sums = NULL;
-    roles->piece_count = 0;
-    roles->nbytes = 0;
-    roles->every = 0;
+    tri_job_assignment *assignment = &job->assignment;
+    tri_batch_destroy(assignment->batch);
+    tri_free(assignment->pieces);
+    tri_free(assignment->sums);
+    assignment->batch = NULL;
+    assignment->pieces = NULL;
+    assignment->sums = NULL;
+    assignment->piece_count = 0;
+    assignment->nbytes = 0;
+    assignment->every = 0;
 }
 
 tri_status tri_job_commit(tri_job *job, bool *same)
 {
-    tri_job_roles *roles = &job->roles;
+    tri_job_assignment *assignment = &job->assignment;
     const bool due = tri_job_mirrors_due(job, job->step);
-    if (!roles->on || job->world == 1)
+    if (!assignment->on || job->world == 1)
         return TRI_OK;
-    if (roles->batch && (!job->record.skipped || due)) /* a rank whose bits have flipped may judge alone */
-        TRI_TRY_IN(tri_batch_run(roles->batch, NULL), "while mirrors get the sums");
-    roles->phase = TRI_STEP_READY;
+    if (assignment->batch && (!job->record.skipped || due)) /* a rank whose bits have flipped may judge alone */
+        TRI_TRY_IN(tri_batch_run(assignment->batch, NULL), "while mirrors get the sums");
+    assignment->phase = TRI_STEP_READY;
     if (due) {
         TRI_TRY(tri_job_mirrors_compare(job, "commit", same));
         if (!*same)
-            roles->phase = TRI_STEP_OPEN;
+            assignment->phase = TRI_STEP_OPEN;
         return TRI_OK;
     }
     tri_group_name_next(job->group, "commit");
@@ -162,15 +163,15 @@ tri_status tri_job_commit(tri_job *job, bool *same)
 
 void tri_job_mirror_move(tri_job *job)
 {
-    tri_job_roles *roles = &job->roles;
-    if (!roles->on)
+    tri_job_assignment *assignment = &job->assignment;
+    if (!assignment->on)
         return;
-    for (int i = 0; !job->record.skipped && i < roles->piece_count; i++) {
-        const tri_sync_piece *piece = &roles->pieces[i];
-        tri_optim_step_at(roles->now.mirror.optim, &job->moves, piece->values, piece->sums, piece->slice.first,
+    for (int i = 0; !job->record.skipped && i < assignment->piece_count; i++) {
+        const tri_sync_piece *piece = &assignment->pieces[i];
+        tri_optim_step_at(assignment->now.mirror.optim, &job->update, piece->values, piece->sums, piece->slice.first,
                           piece->slice.count);
     }
-    roles->phase = TRI_STEP_MOVED;
+    assignment->phase = TRI_STEP_MOVED;
     if (!job->record.skipped)
-        tri_job_mirrors_written(job, &roles->now, job->step + 1);
+        tri_job_mirrors_written(job, &assignment->now, job->step + 1);
 }

@@ -36,41 +36,41 @@ typedef struct word {
 #define WORD_INTS ((int64_t)(sizeof(word) / sizeof(int64_t)))
 _Static_assert(sizeof(word) % sizeof(int64_t) == 0, "a word is whole numbers");
 
-static tri_stock *stock_of(tri_job *job, int kind)
+static tri_state_shard *shard_of(tri_job *job, int kind)
 {
-    return kind == OWN ? &job->roles.now.own : &job->roles.now.mirror;
+    return kind == OWN ? &job->assignment.now.own : &job->assignment.now.mirror;
 }
 
 tri_status tri_job_mirrors_verify_open(tri_job *job)
 {
-    tri_job_roles *roles = &job->roles;
+    tri_job_assignment *assignment = &job->assignment;
     int states = tri_optim_states(&job->config.optim);
-    double elements = (double)job->tensors.total * (1 + states) / roles->now.what.roles;
-    roles->every = tri_job_verify_steps(job, KINDS * PASSES * elements * sizeof(float));
-    for (int kind = 0; roles->every > 0 && kind < KINDS; kind++)
-        TRI_TRY(tri_stock_digests_open(stock_of(job, kind)));
+    double elements = (double)job->tensors.total * (1 + states) / assignment->now.what.roles;
+    assignment->every = tri_job_verify_steps(job, KINDS * PASSES * elements * sizeof(float));
+    for (int kind = 0; assignment->every > 0 && kind < KINDS; kind++)
+        TRI_TRY(tri_state_shard_digests_open(shard_of(job, kind)));
     return TRI_OK;
 }
 
 bool tri_job_mirrors_due(const tri_job *job, int64_t step)
 {
-    const tri_job_roles *roles = &job->roles;
-    return roles->mirrored >= 0 && roles->every > 0 && step % roles->every == 0;
+    const tri_job_assignment *assignment = &job->assignment;
+    return assignment->mirrored >= 0 && assignment->every > 0 && step % assignment->every == 0;
 }
 
-static void stock_written(tri_stock *stock, int threads, bool due)
+static void shard_written(tri_state_shard *shard, int threads, bool due)
 {
-    stock->digests.noted = false;
-    if (due && stock->params)
-        tri_stock_note(stock, threads);
+    shard->digests.noted = false;
+    if (due && shard->params)
+        tri_state_shard_note(shard, threads);
 }
 
 /* Hashed only if they are compared next: else nobody would look before they are written again. */
-void tri_job_mirrors_written(const tri_job *job, tri_stock_set *set, int64_t step)
+void tri_job_mirrors_written(const tri_job *job, tri_shard_set *set, int64_t step)
 {
     bool due = tri_job_mirrors_due(job, step);
-    stock_written(&set->own, job->threads, due);
-    stock_written(&set->mirror, job->threads, due);
+    shard_written(&set->own, job->threads, due);
+    shard_written(&set->mirror, job->threads, due);
 }
 
 /* --- is anything wrong? --- */
@@ -78,10 +78,10 @@ void tri_job_mirrors_written(const tri_job *job, tri_stock_set *set, int64_t ste
 /* Halves of the hashes: sums over all ranks have room. */
 tri_status tri_job_mirrors_compare(tri_job *job, const char *name, bool *same)
 {
-    tri_stock_sight *sights = job->roles.sights;
+    tri_state_shard_sight *sights = job->assignment.sights;
     int64_t sums[2];
     for (int kind = 0; kind < KINDS; kind++)
-        TRI_TRY(tri_stock_look(stock_of(job, kind), job->threads, &sights[kind]));
+        TRI_TRY(tri_state_shard_look(shard_of(job, kind), job->threads, &sights[kind]));
     sums[0] = (int64_t)(sights[OWN].digest >> 32) - (int64_t)(sights[MIRROR].digest >> 32);
     sums[1] = (int64_t)(sights[OWN].digest & UINT32_MAX) - (int64_t)(sights[MIRROR].digest & UINT32_MAX);
     tri_group_name_next(job->group, name);
@@ -168,13 +168,13 @@ static tri_status wrong_tell(tri_job *job, const word *all, int owner, int holde
 /* Before anything is repaired: was one of those that are wrong it too often? */
 static tri_status limit_check(tri_job *job, const word *all)
 {
-    job->roles.in_a_row++;
+    job->assignment.in_a_row++;
     for (int r = 0; r < job->world; r++) {
         int holder = holder_of(all, job->world, r);
         int verdict = holder < job->world ? judge(&all[r], &all[holder]) : SAME;
         int wrong = verdict == OWNER_WRONG ? r : holder;
         char what[300];
-        if (verdict == SAME || !tri_job_verify_is_worn(job, all[wrong].own, job->roles.in_a_row))
+        if (verdict == SAME || !tri_job_verify_is_worn(job, all[wrong].own, job->assignment.in_a_row))
             continue;
         snprintf(what, sizeof(what),
                  "what rank %d (%s) has of the state has changed in memory again before step %lld, "
@@ -187,15 +187,15 @@ static tri_status limit_check(tri_job *job, const word *all)
 
 /* --- repair --- */
 
-/* All elements of one stock, to the rank that has the other or from it. */
-static tri_status stock_pass(tri_job *job, tri_stock *stock, bool gives, int other)
+/* All elements of one shard, to the rank that has the other or from it. */
+static tri_status shard_pass(tri_job *job, tri_state_shard *shard, bool gives, int other)
 {
-    tri_stock_views views;
-    tri_status status = tri_stock_views_open(stock, &views);
+    tri_state_shard_views views;
+    tri_status status = tri_state_shard_views_open(shard, &views);
     for (int a = 0; status == TRI_OK && a < views.count; a++) {
-        const tri_vector *list = a == 0 ? &stock->held_values : &stock->held;
+        const tri_vector *list = a == 0 ? &shard->held_values : &shard->held;
         for (size_t i = 0; status == TRI_OK && i < list->count; i++) {
-            const tri_holding *held = tri_vector_at(list, i);
+            const tri_extent *held = tri_vector_at(list, i);
             float *values = (float *)views.arrays[a].host + held->at;
             tri_group_name_next(job->group, "mirrors: repair");
             status = gives ? tri_send(job->group, values, held->high - held->low, TRI_F32, other, NULL)
@@ -205,7 +205,7 @@ static tri_status stock_pass(tri_job *job, tri_stock *stock, bool gives, int oth
             tri_device_view_write(&views.arrays[a]);
     }
     tri_group_name_next(job->group, "");
-    tri_stock_views_close(&views);
+    tri_state_shard_views_close(&views);
     return status;
 }
 
@@ -214,10 +214,10 @@ static tri_status part_repair(tri_job *job, int owner, int holder, int verdict)
     int giver = verdict == OWNER_WRONG ? holder : owner, taker = verdict == OWNER_WRONG ? owner : holder;
     if (job->rank != giver && job->rank != taker)
         return TRI_OK;
-    tri_stock *stock = stock_of(job, job->rank == owner ? OWN : MIRROR);
-    TRI_TRY(stock_pass(job, stock, job->rank == giver, job->rank == giver ? taker : giver));
+    tri_state_shard *shard = shard_of(job, job->rank == owner ? OWN : MIRROR);
+    TRI_TRY(shard_pass(job, shard, job->rank == giver, job->rank == giver ? taker : giver));
     if (job->rank == taker)
-        tri_stock_note(stock, job->threads);
+        tri_state_shard_note(shard, job->threads);
     return TRI_OK;
 }
 
@@ -245,17 +245,17 @@ static tri_status parts_repair(tri_job *job, const word *all)
 
 tri_status tri_job_mirrors_repair(tri_job *job)
 {
-    const tri_job_roles *roles = &job->roles;
-    word own = {.mirrored = roles->mirrored, .role = roles->now.what.own, .own = tri_job_repairs(job)};
+    const tri_job_assignment *assignment = &job->assignment;
+    word own = {.mirrored = assignment->mirrored, .role = assignment->now.what.own, .own = tri_job_repairs(job)};
     word *all = tri_alloc((size_t)job->world * sizeof(word));
     if (!all)
         return TRI_ENOMEM;
     for (int kind = 0; kind < KINDS; kind++) {
-        own.digest[kind] = (int64_t)roles->sights[kind].digest;
-        own.known[kind] = roles->sights[kind].known;
-        own.changed[kind] = roles->sights[kind].changed;
-        own.array[kind] = roles->sights[kind].array;
-        own.tensor[kind] = roles->sights[kind].tensor;
+        own.digest[kind] = (int64_t)assignment->sights[kind].digest;
+        own.known[kind] = assignment->sights[kind].known;
+        own.changed[kind] = assignment->sights[kind].changed;
+        own.array[kind] = assignment->sights[kind].array;
+        own.tensor[kind] = assignment->sights[kind].tensor;
     }
     tri_host_name(own.host);
     tri_group_name_next(job->group, "mirrors: verdicts");
@@ -270,20 +270,20 @@ tri_status tri_job_mirrors_repair(tri_job *job)
 static tri_status verify_now(tri_job *job)
 {
     bool same = true;
-    if (job->roles.mirrored < 0 || job->roles.every == 0)
+    if (job->assignment.mirrored < 0 || job->assignment.every == 0)
         return TRI_OK;
     TRI_TRY(tri_job_settle(job));
     TRI_TRY(tri_job_mirrors_compare(job, "mirrors", &same));
-    job->roles.in_a_row = 0;
+    job->assignment.in_a_row = 0;
     return same ? TRI_OK : tri_job_mirrors_repair(job);
 }
 
 /* --- without the others --- */
 
-static void role_check(const tri_job *job, const tri_stock *stock, int64_t step, int *role, const char *what)
+static void role_check(const tri_job *job, const tri_state_shard *shard, int64_t step, int *role, const char *what)
 {
-    tri_stock_sight sight;
-    if (!stock->params || *role < 0 || tri_stock_look(stock, job->threads, &sight) != TRI_OK || !sight.changed)
+    tri_state_shard_sight sight;
+    if (!shard->params || *role < 0 || tri_state_shard_look(shard, job->threads, &sight) != TRI_OK || !sight.changed)
         return;
     tri_log(TRI_LOG_WARN,
             "what is here of %spart %d of the state after step %lld has changed in memory since it was "
@@ -293,7 +293,7 @@ static void role_check(const tri_job *job, const tri_stock *stock, int64_t step,
     *role = -1;
 }
 
-void tri_job_mirrors_check(const tri_job *job, tri_stock_set *set, int64_t step)
+void tri_job_mirrors_check(const tri_job *job, tri_shard_set *set, int64_t step)
 {
     role_check(job, &set->own, step, &set->what.own, "");
     role_check(job, &set->mirror, step, &set->what.mirror, "the mirror of ");
@@ -311,7 +311,7 @@ static tri_status repair(tri_job *job, bool *done)
 
 static tri_status step_begin(tri_job *job)
 {
-    job->roles.in_a_row = 0;
+    job->assignment.in_a_row = 0;
     return TRI_OK;
 }
 

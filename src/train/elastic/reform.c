@@ -38,7 +38,7 @@ tri_status tri_elastic_check(const tri_config *config)
     if (parallel->sync == TRI_SYNC_PS)
         return tri_fail(TRI_ECONFIG, "--elastic goes without parallel.sync ps: workers of servers come and go by "
                                      "--servers and --restarts (ps.backup_workers, ps.replicas)");
-    if (tri_sync_is_apart(parallel) && parallel->outer_delay > 0)
+    if (tri_sync_is_local(parallel) && parallel->outer_delay > 0)
         return tri_fail(TRI_ECONFIG,
                         "--elastic goes with parallel.outer_delay 0: what is on its way is lost with a worker, got "
                         "%lld",
@@ -98,11 +98,11 @@ static tri_status elastic_build(tri_job *job, const tri_job_setup *setup)
     TRI_TRY(tri_job_open_train_data(job, setup, &elastic->data));
     tri_dataset_keep(elastic->data, TRI_JOB_KEPT_NBYTES);
     TRI_TRY_IN(tri_dataset_identify(elastic->data, TRI_JOB_KEPT_NBYTES, &job->data), "while reading the training data");
-    if (!job->roles.on)
+    if (!job->assignment.on)
         TRI_TRY(store_open(job));
     TRI_TRY(tri_features_open(job));
     job->acted = true;
-    elastic->begin = tri_job_rest_of(job);
+    elastic->begin = tri_scalar_state_of(job);
     return job->run_folder ? tri_features_files_follow(job) : TRI_OK;
 }
 
@@ -124,9 +124,9 @@ tri_status tri_job_open_elastic(const tri_job_setup *setup, tri_job **out)
 
 int64_t tri_job_progress(const tri_job *job)
 {
-    const tri_job_roles *roles = &job->roles;
-    if (roles->on && !roles->formed)
-        return roles->kept.what.generation > 0 ? 2 * roles->kept.what.step + job->acted : -1;
+    const tri_job_assignment *assignment = &job->assignment;
+    if (assignment->on && !assignment->formed)
+        return assignment->kept.what.generation > 0 ? 2 * assignment->kept.what.step + job->acted : -1;
     return job->elastic.has_state ? 2 * job->step + job->acted : -1;
 }
 
@@ -160,7 +160,7 @@ static tri_status ranks_take(tri_job *job, tri_comm *comm)
     job->world = tri_group_count(job->group);
     job->stop_wanted = job->elastic.ends = job->elastic.leaves = false;
     TRI_TRY(tri_job_check_spec(job));
-    TRI_TRY(tri_job_roles_lay(job, job->world));
+    TRI_TRY(tri_job_assignment_lay(job, job->world));
     TRI_TRY(tri_config_check(&job->config, job->world));
     TRI_TRY(tri_mesh_open(&job->config.parallel, comm, &job->mesh));
     job->threads = tri_job_threads(&job->config, tri_comm_local_count(comm));
@@ -169,7 +169,7 @@ static tri_status ranks_take(tri_job *job, tri_comm *comm)
     if (job->rank > 0) {
         tri_console_close(job->console);
         job->console = NULL;
-        job->figures.peak = 0;
+        job->rates.peak = 0;
         tri_features_files_yield(job);
     }
     return TRI_OK;
@@ -193,21 +193,21 @@ tri_status tri_job_form(tri_job *job, tri_comm *comm, const tri_job_generation *
     job->elastic.misfit = -1;
     job->elastic.given_up = job->elastic.hashed = job->elastic.behind = false;
     TRI_TRY(ranks_take(job, comm));
-    TRI_TRY(job->roles.on ? tri_job_roles_build(job) : store_renew(job));
+    TRI_TRY(job->assignment.on ? tri_job_assignment_build(job) : store_renew(job));
     TRI_TRY(tri_job_build_graph(job));
     TRI_TRY(tri_features_plan(job, NULL, &job->info));
     TRI_TRY(tri_job_form_moves(job));
-    TRI_TRY(tri_job_inventories_open(job));
+    TRI_TRY(tri_job_shard_maps_open(job));
     TRI_TRY(tri_job_mirror_open(job));
-    TRI_TRY(job->roles.on ? tri_job_roles_find(job, generation) : tri_job_state_find(job, generation));
+    TRI_TRY(job->assignment.on ? tri_job_assignment_find(job, generation) : tri_job_state_find(job, generation));
     if (job->rank == 0)
         TRI_TRY(tri_features_files_lead(job));
     TRI_TRY(tri_job_check_equal(job)); /* before which no newcomer has a state, which has not seen the lines so far */
-    TRI_TRY(tri_job_roles_settle(job));
+    TRI_TRY(tri_job_assignment_settle(job));
     job->elastic.has_state = true;
     job->elastic.dropped = false;
     const tri_compress_ops *compress = tri_compress_find(&job->config.parallel);
-    if (generation->number > 1 && job->rank == 0 && !tri_job_is_apart(job) && compress && compress->keeps)
+    if (generation->number > 1 && job->rank == 0 && !tri_job_has_own_weights(job) && compress && compress->keeps)
         tri_log(TRI_LOG_INFO, "what parallel.compress %s had kept back of gradients so far is lost: it begins anew",
                 tri_compress_kind_word(job->config.parallel.compress));
     if (job->elastic.place)
@@ -273,8 +273,8 @@ tri_status tri_job_run_generation(tri_job *job)
     tri_status status = generation_run(job);
     if (status != TRI_OK && job->world > 1)
         tri_comm_abort(job->comm, status, tri_last_error());
-    if (status != TRI_OK && job->roles.phase == TRI_STEP_MOVED) {
-        job->elastic.owes = tri_job_is_apart(job);
+    if (status != TRI_OK && job->assignment.phase == TRI_STEP_MOVED) {
+        job->elastic.exchange_pending = tri_job_has_own_weights(job);
         return moved_end(job, status);
     }
     return status;

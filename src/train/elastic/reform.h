@@ -8,10 +8,10 @@
 #include "train/core/job.h"
 
 typedef struct tri_job_generation {
-    int64_t number;             /* from 1 */
-    int count;                  /* of ranks */
-    const int64_t *progress;    /* of each */
-    const tri_role_note *notes; /* what each has of a spread state */
+    int64_t number;                   /* from 1 */
+    int count;                        /* of ranks */
+    const int64_t *progress;          /* of each */
+    const tri_assignment_note *notes; /* what each has of a spread state */
 } tri_job_generation;
 
 /* reform_state.c: are its pages worth a question? A newcomer's memory is there before it asks to be one of `world`:
@@ -57,6 +57,6 @@ bool tri_job_state_is_news(const tri_job *job, const int64_t *progress, int64_t 
 tri_status tri_job_state_hand(tri_job *job, const bool *has);
 /* reform_local_sgd.c: ranks that are behind, and newcomers, become copies of one of those that have made the most
  * steps. */
-tri_status tri_job_apart_find(tri_job *job, int64_t generation);
+tri_status tri_local_state_find(tri_job *job, int64_t generation);
 
 #endif

@@ -42,39 +42,39 @@ static bool is_even(const tri_config *config)
 
 static tri_status configure(tri_job *job)
 {
-    tri_job_roles *roles = &job->roles;
-    roles->mirrored = -1;
+    tri_job_assignment *assignment = &job->assignment;
+    assignment->mirrored = -1;
     if (!job->elastic.on)
         return TRI_OK;
     TRI_TRY(tri_elastic_check(&job->config));
-    roles->on = is_spread(&job->config);
-    if (!roles->on)
+    assignment->on = is_spread(&job->config);
+    if (!assignment->on)
         return TRI_OK;
-    roles->wish = wish_of(&job->config);
-    roles->even = is_even(&job->config);
-    memcpy(roles->cut_at, job->config.parallel.cut_at, sizeof(roles->cut_at));
-    return tri_job_roles_lay(job, 1);
+    assignment->wish = wish_of(&job->config);
+    assignment->even = is_even(&job->config);
+    memcpy(assignment->cut_at, job->config.parallel.cut_at, sizeof(assignment->cut_at));
+    return tri_job_assignment_lay(job, 1);
 }
 
-int tri_job_roles_fit(const tri_job *job, int ranks)
+int tri_job_assignment_fit(const tri_job *job, int ranks)
 {
-    const tri_job_roles *roles = &job->roles;
+    const tri_job_assignment *assignment = &job->assignment;
     tri_mesh mesh;
-    return roles->on ? tri_roles_layout(&roles->wish, ranks, roles->even, &mesh) : ranks;
+    return assignment->on ? tri_assignment_layout(&assignment->wish, ranks, assignment->even, &mesh) : ranks;
 }
 
-tri_status tri_job_roles_lay(tri_job *job, int ranks)
+tri_status tri_job_assignment_lay(tri_job *job, int ranks)
 {
-    tri_job_roles *roles = &job->roles;
+    tri_job_assignment *assignment = &job->assignment;
     tri_parallel_config *parallel = &job->config.parallel;
     tri_mesh mesh;
-    if (!roles->on)
+    if (!assignment->on)
         return TRI_OK;
-    (void)tri_roles_layout(&roles->wish, ranks, roles->even, &mesh);
+    (void)tri_assignment_layout(&assignment->wish, ranks, assignment->even, &mesh);
     parallel->tensor = mesh.tensor;
     parallel->pipeline = mesh.pipeline;
-    memcpy(parallel->cut_at, roles->cut_at, sizeof(parallel->cut_at));
-    if (mesh.pipeline != roles->wish.pipeline) /* layers to cut at are given for that number of stages */
+    memcpy(parallel->cut_at, assignment->cut_at, sizeof(parallel->cut_at));
+    if (mesh.pipeline != assignment->wish.pipeline) /* layers to cut at are given for that number of stages */
         snprintf(parallel->cut_at, sizeof(parallel->cut_at), "[]");
     return TRI_OK;
 }
@@ -82,19 +82,19 @@ tri_status tri_job_roles_lay(tri_job *job, int ranks)
 /* --- what a process has --- */
 
 /* Is there a step that this set can make? */
-static bool is_due(const tri_job *job, const tri_stock_set *set)
+static bool is_due(const tri_job *job, const tri_shard_set *set)
 {
-    return set->what.generation > 0 && job->roles.due.generation == set->what.generation;
+    return set->what.generation > 0 && job->assignment.uncommitted.generation == set->what.generation;
 }
 
-tri_role_note tri_job_role_note(const tri_job *job)
+tri_assignment_note tri_job_assignment_note(const tri_job *job)
 {
-    const tri_job_roles *roles = &job->roles;
-    tri_role_note note = {{roles->kept.what}};
-    if (roles->formed) {
-        note.sets[1] = roles->now.what;
+    const tri_job_assignment *assignment = &job->assignment;
+    tri_assignment_note note = {{assignment->kept.what}};
+    if (assignment->formed) {
+        note.sets[1] = assignment->now.what;
         note.sets[1].step = job->step;
-        note.sets[1].next = roles->phase == TRI_STEP_READY || is_due(job, &roles->now);
+        note.sets[1].next = assignment->phase == TRI_STEP_READY || is_due(job, &assignment->now);
     }
     return note;
 }
@@ -102,33 +102,33 @@ tri_role_note tri_job_role_note(const tri_job *job)
 /* What was here before is all that there is; so are the figures beside it. */
 static tri_status kept_take(tri_job *job)
 {
-    tri_job_roles *roles = &job->roles;
-    roles->formed = false;
-    if (roles->kept.what.generation == 0)
+    tri_job_assignment *assignment = &job->assignment;
+    assignment->formed = false;
+    if (assignment->kept.what.generation == 0)
         return TRI_OK;
-    TRI_TRY(tri_job_rest_take(job, &roles->kept_rest, false));
-    job->acted = roles->kept_acted;
+    TRI_TRY(tri_scalar_state_take(job, &assignment->kept_scalars, false));
+    job->acted = assignment->kept_acted;
     return TRI_OK;
 }
 
 /* All have theirs: what was before is of no use to anybody. */
 static void kept_close(tri_job *job)
 {
-    tri_stock_set_close(&job->roles.kept);
-    tri_job_due_close(job);
-    job->roles.settled = true;
+    tri_shard_set_close(&job->assignment.kept);
+    tri_uncommitted_step_close(job);
+    job->assignment.settled = true;
 }
 
 /* Which of the two sets counts. */
 static tri_status sets_resolve(tri_job *job)
 {
-    tri_job_roles *roles = &job->roles;
+    tri_job_assignment *assignment = &job->assignment;
     bool stands = true;
-    if (roles->settled)
+    if (assignment->settled)
         return TRI_OK;
-    if (roles->formed)
+    if (assignment->formed)
         TRI_TRY(job->elastic.formed(job->elastic.called_arg, false, &stands));
-    if (!roles->formed || !stands)
+    if (!assignment->formed || !stands)
         return kept_take(job);
     kept_close(job);
     if (job->elastic.place) /* nobody has told it, so nothing was said of it then */
@@ -136,44 +136,45 @@ static tri_status sets_resolve(tri_job *job)
     return TRI_OK;
 }
 
-tri_status tri_job_roles_resolve(tri_job *job)
+tri_status tri_job_assignment_resolve(tri_job *job)
 {
-    tri_job_roles *roles = &job->roles;
-    if (!roles->on)
+    tri_job_assignment *assignment = &job->assignment;
+    if (!assignment->on)
         return TRI_OK;
     TRI_TRY(sets_resolve(job));
-    if (roles->formed)
-        tri_job_mirrors_check(job, &roles->now, job->step);
-    if (roles->kept.what.generation > 0)
-        tri_job_mirrors_check(job, &roles->kept, roles->kept.what.step);
+    if (assignment->formed)
+        tri_job_mirrors_check(job, &assignment->now, job->step);
+    if (assignment->kept.what.generation > 0)
+        tri_job_mirrors_check(job, &assignment->kept, assignment->kept.what.step);
     return TRI_OK;
 }
 
 /* The set that is kept is that after job->step. */
 static void kept_note(tri_job *job)
 {
-    tri_job_roles *roles = &job->roles;
-    roles->kept.what.step = job->step;
-    roles->kept.what.next = is_due(job, &roles->kept);
-    roles->kept_rest = tri_job_rest_of(job);
-    roles->kept_acted = job->acted;
+    tri_job_assignment *assignment = &job->assignment;
+    assignment->kept.what.step = job->step;
+    assignment->kept.what.next = is_due(job, &assignment->kept);
+    assignment->kept_scalars = tri_scalar_state_of(job);
+    assignment->kept_acted = job->acted;
 }
 
 tri_status tri_job_decide(tri_job *job, const tri_job_generation *generation)
 {
-    tri_job_roles *roles = &job->roles;
-    if (!roles->on)
+    tri_job_assignment *assignment = &job->assignment;
+    if (!assignment->on)
         return TRI_OK;
-    roles->state = tri_roles_find(generation->notes, generation->count);
-    if (roles->formed && roles->phase == TRI_STEP_READY)
-        TRI_TRY(tri_job_due_keep(job));
-    roles->phase = TRI_STEP_OPEN;
-    bool made = roles->state.generation == roles->due.generation && roles->state.step == roles->due.under_way.step + 1;
-    if (roles->due.generation == 0 || !made)
+    assignment->state = tri_assignment_find(generation->notes, generation->count);
+    if (assignment->formed && assignment->phase == TRI_STEP_READY)
+        TRI_TRY(tri_uncommitted_step_keep(job));
+    assignment->phase = TRI_STEP_OPEN;
+    bool made = assignment->state.generation == assignment->uncommitted.generation &&
+                assignment->state.step == assignment->uncommitted.under_way.step + 1;
+    if (assignment->uncommitted.generation == 0 || !made)
         return TRI_OK;
-    if (roles->formed && is_due(job, &roles->now))
-        return tri_job_due_make(job, &roles->now);
-    TRI_TRY(tri_job_due_make(job, &roles->kept));
+    if (assignment->formed && is_due(job, &assignment->now))
+        return tri_uncommitted_step_make(job, &assignment->now);
+    TRI_TRY(tri_uncommitted_step_make(job, &assignment->kept));
     kept_note(job);
     return TRI_OK;
 }
@@ -181,8 +182,8 @@ tri_status tri_job_decide(tri_job *job, const tri_job_generation *generation)
 /* The job's own store is the set's. */
 static void now_close(tri_job *job)
 {
-    tri_stock_set_close(&job->roles.now);
-    job->roles.formed = false;
+    tri_shard_set_close(&job->assignment.now);
+    job->assignment.formed = false;
     job->params = NULL;
     job->optim = NULL;
     tri_shares_fini(&job->shares);
@@ -191,26 +192,27 @@ static void now_close(tri_job *job)
 /* What was of use before becomes what is kept; of two, the one that the generation goes on with, or the newer. */
 static void sets_keep(tri_job *job)
 {
-    tri_job_roles *roles = &job->roles;
-    bool older = roles->kept.what.generation > 0 && roles->kept.what.generation == roles->state.generation;
-    if (!roles->formed || older) {
+    tri_job_assignment *assignment = &job->assignment;
+    bool older =
+        assignment->kept.what.generation > 0 && assignment->kept.what.generation == assignment->state.generation;
+    if (!assignment->formed || older) {
         now_close(job);
         return;
     }
-    tri_stock_set_close(&roles->kept);
-    roles->kept = roles->now;
-    roles->now = (tri_stock_set){0};
+    tri_shard_set_close(&assignment->kept);
+    assignment->kept = assignment->now;
+    assignment->now = (tri_shard_set){0};
     kept_note(job);
     now_close(job);
 }
 
 static void assignment_free(tri_job *job)
 {
-    if (!job->roles.on)
+    if (!job->assignment.on)
         return;
     now_close(job);
-    tri_stock_set_close(&job->roles.kept);
-    tri_job_due_close(job);
+    tri_shard_set_close(&job->assignment.kept);
+    tri_uncommitted_step_close(job);
 }
 
 /* --- a layout --- */
@@ -225,9 +227,9 @@ static bool is_gathered(const tri_job *job)
 }
 
 /* Of this rank's role; the mirror's. */
-static tri_status stocks_build(tri_job *job)
+static tri_status shards_build(tri_job *job)
 {
-    tri_job_roles *roles = &job->roles;
+    tri_job_assignment *assignment = &job->assignment;
     tri_slice *share;
     int count;
     tri_tensors_fini(&job->tensors);
@@ -236,8 +238,9 @@ static tri_status stocks_build(tri_job *job)
     TRI_TRY(tri_job_build_store(job, &job->elastic.data->info));
     TRI_TRY(tri_job_open_optim(job));
     TRI_TRY(tri_shares_of(&job->shares, tri_mesh_zero_rank(&job->mesh), &share, &count));
-    TRI_TRY(tri_stock_make(&job->tensors, job->params, job->optim, share, count, !is_gathered(job), &roles->now.own));
-    return roles->mirrored < 0 ? TRI_OK : tri_job_build_mirror(job, roles->mirrored, &roles->now.mirror);
+    TRI_TRY(tri_state_shard_make(&job->tensors, job->params, job->optim, share, count, !is_gathered(job),
+                                 &assignment->now.own));
+    return assignment->mirrored < 0 ? TRI_OK : tri_job_build_mirror(job, assignment->mirrored, &assignment->now.mirror);
 }
 
 /* Data ranks over which nothing is spread are replicas: they have the same role. */
@@ -256,27 +259,27 @@ static tri_status mirrored_find(tri_job *job, const tri_mesh *mesh)
         return TRI_ENOMEM;
     tri_status status = tri_group_hosts_first(job->group, host);
     if (status == TRI_OK) {
-        (void)tri_roles_mirror(mesh, host, room, of);
-        job->roles.mirrored = of[job->rank];
+        (void)tri_assignment_mirror(mesh, host, room, of);
+        job->assignment.mirrored = of[job->rank];
     }
     tri_free(host);
     return status;
 }
 
-tri_status tri_job_roles_build(tri_job *job)
+tri_status tri_job_assignment_build(tri_job *job)
 {
-    tri_job_roles *roles = &job->roles;
+    tri_job_assignment *assignment = &job->assignment;
     const tri_mesh mesh = mesh_of_roles(job);
     sets_keep(job);
-    roles->settled = false;
+    assignment->settled = false;
     TRI_TRY(mirrored_find(job, &mesh));
-    int mirror = roles->mirrored < 0 ? -1 : tri_role_of(&mesh, roles->mirrored);
-    roles->now.what = (tri_role_set){.generation = job->elastic.number,
-                                     .roles = tri_role_count(&mesh),
-                                     .own = tri_role_of(&mesh, job->rank),
-                                     .mirror = mirror};
-    tri_status status = stocks_build(job);
-    if (status != TRI_OK && !roles->now.own.params) { /* not the set's yet */
+    int mirror = assignment->mirrored < 0 ? -1 : tri_role_of(&mesh, assignment->mirrored);
+    assignment->now.what = (tri_assignment_set){.generation = job->elastic.number,
+                                                .roles = tri_role_count(&mesh),
+                                                .own = tri_role_of(&mesh, job->rank),
+                                                .mirror = mirror};
+    tri_status status = shards_build(job);
+    if (status != TRI_OK && !assignment->now.own.params) { /* not the set's yet */
         tri_optim_destroy(job->optim);
         tri_params_destroy(job->params);
     }
@@ -293,46 +296,47 @@ static int states_of(const tri_job *job)
     return count;
 }
 
-static const tri_stock *stock_of(const tri_stock *stock)
+static const tri_state_shard *shard_of(const tri_state_shard *shard)
 {
-    return stock->params ? stock : NULL;
+    return shard->params ? shard : NULL;
 }
 
 /* What has changed in memory (role -1) is not given. */
-static const tri_stock *source_of(bool gives, const tri_stock *stock, int role)
+static const tri_state_shard *source_of(bool gives, const tri_state_shard *shard, int role)
 {
-    return gives && role >= 0 ? stock_of(stock) : NULL;
+    return gives && role >= 0 ? shard_of(shard) : NULL;
 }
 
 /* From all that have something of the state to all. */
 static tri_status state_take(tri_job *job, const tri_job_generation *generation)
 {
-    tri_job_roles *roles = &job->roles;
-    bool gives = roles->kept.what.generation == roles->state.generation && roles->kept.what.step == roles->state.step;
-    bool had = roles->kept.what.generation > 0, acted = true;
-    const tri_stock *from[2] = {source_of(gives, &roles->kept.own, roles->kept.what.own),
-                                source_of(gives, &roles->kept.mirror, roles->kept.what.mirror)};
-    const tri_stock *to[2] = {stock_of(&roles->now.own), stock_of(&roles->now.mirror)};
+    tri_job_assignment *assignment = &job->assignment;
+    bool gives = assignment->kept.what.generation == assignment->state.generation &&
+                 assignment->kept.what.step == assignment->state.step;
+    bool had = assignment->kept.what.generation > 0, acted = true;
+    const tri_state_shard *from[2] = {source_of(gives, &assignment->kept.own, assignment->kept.what.own),
+                                      source_of(gives, &assignment->kept.mirror, assignment->kept.what.mirror)};
+    const tri_state_shard *to[2] = {shard_of(&assignment->now.own), shard_of(&assignment->now.mirror)};
     int first = -1;
     for (int r = 0; r < job->world; r++) {
-        const tri_role_set *source = tri_role_source(&generation->notes[r], &roles->state);
+        const tri_assignment_set *source = tri_assignment_source(&generation->notes[r], &assignment->state);
         if (!source)
             continue;
-        bool done = source->step == roles->state.step && generation->progress[r] % 2 == 1;
+        bool done = source->step == assignment->state.step && generation->progress[r] % 2 == 1;
         first = first < 0 ? r : first;
         acted = acted && done;
     }
-    tri_job_rest rest = tri_job_rest_of(job);
-    if (job->rank == first && tri_job_state_is_news(job, generation->progress, roles->state.step))
+    tri_scalar_state scalars = tri_scalar_state_of(job);
+    if (job->rank == first && tri_job_state_is_news(job, generation->progress, assignment->state.step))
         TRI_TRY(tri_job_lines_settle(job));
-    TRI_TRY(tri_stocks_move(job->group, &job->tensors, from, to, states_of(job)));
+    TRI_TRY(tri_state_shards_move(job->group, &job->tensors, from, to, states_of(job)));
     if (is_gathered(job)) {
         TRI_TRY(job->sync->ops->publish(job->sync));
         TRI_TRY(tri_job_settle(job));
     }
-    TRI_TRY(tri_broadcast(job->group, &rest, sizeof(rest), TRI_U8, first, NULL));
+    TRI_TRY(tri_broadcast(job->group, &scalars, sizeof(scalars), TRI_U8, first, NULL));
     if (!gives)
-        TRI_TRY(tri_job_rest_take(job, &rest, had));
+        TRI_TRY(tri_scalar_state_take(job, &scalars, had));
     job->hashed_step = -1;
     job->acted = acted;
     if (!job->acted)
@@ -343,7 +347,7 @@ static tri_status state_take(tri_job *job, const tri_job_generation *generation)
 /* What is here of a state that cannot be had is of no use. */
 static void lost_tell(const tri_job *job, bool found)
 {
-    const tri_role_state *state = &job->roles.state;
+    const tri_assignment_state *state = &job->assignment.state;
     char first[32] = "", goes_on[96];
     if (job->rank != 0)
         return;
@@ -364,37 +368,37 @@ static void lost_tell(const tri_job *job, bool found)
 /* Nobody has a state, or not all of one. */
 static tri_status state_begin(tri_job *job, const tri_job_generation *generation)
 {
-    tri_job_roles *roles = &job->roles;
-    bool found, partial = roles->state.lost_step > 0;
-    const tri_stock *own[2] = {stock_of(&roles->now.own), NULL};
-    const tri_stock *mirror[2] = {stock_of(&roles->now.mirror), NULL};
+    tri_job_assignment *assignment = &job->assignment;
+    bool found, partial = assignment->state.lost_step > 0;
+    const tri_state_shard *own[2] = {shard_of(&assignment->now.own), NULL};
+    const tri_state_shard *mirror[2] = {shard_of(&assignment->now.mirror), NULL};
     TRI_TRY(tri_job_state_begin(job, generation->number, &found));
     if (partial)
         lost_tell(job, found);
     else
         tri_job_begin_tell(job, generation->number, found);
     job->acted = true;
-    return tri_stocks_move(job->group, &job->tensors, own, mirror, states_of(job));
+    return tri_state_shards_move(job->group, &job->tensors, own, mirror, states_of(job));
 }
 
-tri_status tri_job_roles_find(tri_job *job, const tri_job_generation *generation)
+tri_status tri_job_assignment_find(tri_job *job, const tri_job_generation *generation)
 {
-    tri_job_roles *roles = &job->roles;
+    tri_job_assignment *assignment = &job->assignment;
     bool behind = false;
-    if (roles->state.generation > 0)
-        TRI_TRY(tri_job_is_behind(job, generation->number, roles->state.step, &behind));
-    TRI_TRY(roles->state.generation > 0 && !behind ? state_take(job, generation) : state_begin(job, generation));
-    roles->formed = true;
-    tri_job_mirrors_written(job, &roles->now, job->step);
+    if (assignment->state.generation > 0)
+        TRI_TRY(tri_job_is_behind(job, generation->number, assignment->state.step, &behind));
+    TRI_TRY(assignment->state.generation > 0 && !behind ? state_take(job, generation) : state_begin(job, generation));
+    assignment->formed = true;
+    tri_job_mirrors_written(job, &assignment->now, job->step);
     return TRI_OK;
 }
 
 /* The rank that asks has heard that all have theirs. */
-tri_status tri_job_roles_settle(tri_job *job)
+tri_status tri_job_assignment_settle(tri_job *job)
 {
     int64_t word = 1;
     bool stands = true;
-    if (!job->roles.on)
+    if (!job->assignment.on)
         return TRI_OK;
     if (job->world > 1 && job->rank == 0)
         TRI_TRY(job->elastic.formed(job->elastic.called_arg, true, &stands));
@@ -416,19 +420,19 @@ static tri_status turns_agree(tri_job *job)
 {
     tri_job_elastic *elastic = &job->elastic;
     size_t ranks = (size_t)job->world;
-    int64_t mine[3] = {job->roles.now.what.own, job->roles.now.what.mirror, elastic->wished};
+    int64_t mine[3] = {job->assignment.now.what.own, job->assignment.now.what.mirror, elastic->wished};
     int64_t *all = tri_alloc(ranks * sizeof(mine));
-    tri_role_set *sets = tri_alloc_zero(ranks, sizeof(*sets));
+    tri_assignment_set *sets = tri_alloc_zero(ranks, sizeof(*sets));
     bool *leaves = tri_alloc_zero(ranks, sizeof(*leaves));
     tri_status status = all && sets && leaves ? TRI_OK : TRI_ENOMEM;
     if (status == TRI_OK)
         status = tri_all_gather(job->group, mine, all, 3, TRI_I64, NULL);
     for (int r = 0; status == TRI_OK && r < job->world; r++) {
-        sets[r] = (tri_role_set){.own = (int)all[3 * r], .mirror = (int)all[3 * r + 1]};
+        sets[r] = (tri_assignment_set){.own = (int)all[3 * r], .mirror = (int)all[3 * r + 1]};
         leaves[r] = all[3 * r + 2] != 0;
     }
     if (status == TRI_OK) {
-        tri_roles_leave(sets, job->world, leaves);
+        tri_assignment_leave(sets, job->world, leaves);
         elastic->leaves = leaves[job->rank];
     }
     tri_free(all);
@@ -440,8 +444,8 @@ static tri_status turns_agree(tri_job *job)
 tri_status tri_job_leave_agree(tri_job *job)
 {
     tri_job_elastic *elastic = &job->elastic;
-    elastic->leaves = tri_job_is_apart(job) ? job->sync->called >= 1 : elastic->wished;
-    if (job->roles.on && elastic->leavers > 1)
+    elastic->leaves = tri_job_has_own_weights(job) ? job->sync->called >= 1 : elastic->wished;
+    if (job->assignment.on && elastic->leavers > 1)
         TRI_TRY(turns_agree(job));
     if (!elastic->leaves)
         return TRI_OK;

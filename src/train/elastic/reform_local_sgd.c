@@ -35,7 +35,7 @@ static void common_copy(tri_job *job, bool keeps)
 
 static void part(tri_job *job)
 {
-    if (!job->elastic.on || !tri_job_is_apart(job))
+    if (!job->elastic.on || !tri_job_has_own_weights(job))
         return;
     if (job->met > 0) /* what failed had asked for the mean */
         job->sync->ops->part(job->sync);
@@ -49,14 +49,14 @@ static void part(tri_job *job)
 /* How far a rank is, where the exchange behind a step counts too; -1: it has nothing. */
 static int64_t place_of(const tri_job *job)
 {
-    return job->elastic.has_state ? 2 * job->step + !job->elastic.owes : -1;
+    return job->elastic.has_state ? 2 * job->step + !job->elastic.exchange_pending : -1;
 }
 
 /* What one has goes to those that take; who has something keeps it until all of the other is there. */
 static tri_status copies_make(tri_job *job, tri_group *some, bool takes, float **rooms)
 {
     tri_job_arrays arrays;
-    tri_job_rest rest = tri_job_rest_of(job);
+    tri_scalar_state scalars = tri_scalar_state_of(job);
     bool stages = takes && job->elastic.has_state, kept = job->elastic.kept;
     size_t common = job->elastic.common ? COMMON * (size_t)job->params->count : 0;
     float **last = &rooms[TRI_OPTIM_MAX_STATE + 1];
@@ -64,7 +64,7 @@ static tri_status copies_make(tri_job *job, tri_group *some, bool takes, float *
     if (takes && !stages)
         job->elastic.touched = true;
     if (status == TRI_OK)
-        status = tri_broadcast(some, &rest, sizeof(rest), TRI_U8, 0, NULL);
+        status = tri_broadcast(some, &scalars, sizeof(scalars), TRI_U8, 0, NULL);
     if (status == TRI_OK)
         status = tri_broadcast(some, &kept, sizeof(kept), TRI_U8, 0, NULL);
     for (int i = 0; status == TRI_OK && i < arrays.count; i++) {
@@ -88,7 +88,7 @@ static tri_status copies_make(tri_job *job, tri_group *some, bool takes, float *
         job->elastic.kept = kept;
         if (stages) /* others have told of steps that it did not see */
             tri_job_lost_touch(job);
-        status = tri_job_rest_take(job, &rest, false);
+        status = tri_scalar_state_take(job, &scalars, false);
     }
     tri_job_arrays_close(&arrays);
     return status;
@@ -130,7 +130,7 @@ static tri_status places_take(tri_job *job, const int64_t *all)
         TRI_TRY(tri_job_lines_settle(job));
     if (takers > 0)
         TRI_TRY(copies_of(job, first, own < newest));
-    job->elastic.owes = newest % 2 == 0;
+    job->elastic.exchange_pending = newest % 2 == 0;
     job->acted = acted;
     if (!acted)
         job->saved_step = -1;
@@ -145,14 +145,14 @@ static tri_status places_take(tri_job *job, const int64_t *all)
 static tri_status begin(tri_job *job, int64_t generation)
 {
     bool found;
-    job->elastic.kept = job->elastic.owes = false;
+    job->elastic.kept = job->elastic.exchange_pending = false;
     job->acted = true;
     TRI_TRY(tri_job_state_begin(job, generation, &found));
     tri_job_begin_tell(job, generation, found);
     return TRI_OK;
 }
 
-tri_status tri_job_apart_find(tri_job *job, int64_t generation)
+tri_status tri_local_state_find(tri_job *job, int64_t generation)
 {
     int64_t mine[2] = {place_of(job), job->acted}, *all = tri_alloc((size_t)job->world * sizeof(mine));
     const char *common = job->sync->ops->state_name(job->sync, 0);

@@ -98,8 +98,8 @@ static tri_status arrays_move(handing *h, tri_job_arrays *arrays, float **rooms)
             return TRI_ENOMEM;
     if (takes && !stages)
         job->elastic.touched = true;
-    tri_job_rest rest = tri_job_rest_of(job);
-    TRI_TRY(tri_broadcast(job->group, &rest, sizeof(rest), TRI_U8, first, NULL));
+    tri_scalar_state scalars = tri_scalar_state_of(job);
+    TRI_TRY(tri_broadcast(job->group, &scalars, sizeof(scalars), TRI_U8, first, NULL));
     for (int i = 0; i < arrays->count; elements += count_of(job, i++)) {
         float *values = stages ? rooms[i] : arrays->views[i].host;
         TRI_TRY(blocks_send(h, values, count_of(job, i)));
@@ -111,7 +111,7 @@ static tri_status arrays_move(handing *h, tri_job_arrays *arrays, float **rooms)
     for (int i = 0; stages && i < arrays->count; i++)
         memcpy(arrays->views[i].host, rooms[i], (size_t)count_of(job, i) * sizeof(float));
     tri_job_arrays_written(arrays);
-    TRI_TRY(tri_job_rest_take(job, &rest, job->elastic.has_state));
+    TRI_TRY(tri_scalar_state_take(job, &scalars, job->elastic.has_state));
     told(h, elements, start_ns);
     return TRI_OK;
 }

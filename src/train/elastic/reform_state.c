@@ -18,7 +18,7 @@
 bool tri_job_state_is_large(const tri_job *job)
 {
     enum { LARGE = 1 << 20 }; /* weights: their pages are a millisecond */
-    return !job->roles.on && job->params->device->shares_host && job->params->count >= LARGE;
+    return !job->assignment.on && job->params->device->shares_host && job->params->count >= LARGE;
 }
 
 tri_status tri_job_state_prepare(tri_job *job, int world, bool one_host)
@@ -165,7 +165,8 @@ tri_status tri_job_state_begin(tri_job *job, int64_t generation, bool *found)
     const char *from = job->elastic.resume;
     bool own = false;
     job->elastic.touched = true;
-    TRI_TRY(tri_job_rest_take(job, &job->elastic.begin, false)); /* it may have had a part of a state, or all of one */
+    TRI_TRY(
+        tri_scalar_state_take(job, &job->elastic.begin, false)); /* it may have had a part of a state, or all of one */
     snprintf(job->bits, sizeof(job->bits), "%s", job->elastic.begin.bits);
     if (generation > 1 && job->run_folder)
         TRI_TRY(tri_job_can_resume(job, job->run_folder, &own));
@@ -174,7 +175,7 @@ tri_status tri_job_state_begin(tri_job *job, int64_t generation, bool *found)
     *found = from != NULL;
     if (from && !own && job->elastic.or_begin)
         TRI_TRY(tri_job_can_resume(job, from, found));
-    if (*found && tri_job_is_apart(job))
+    if (*found && tri_job_has_own_weights(job))
         TRI_TRY(tri_job_resume_weights(job, from));
     else
         TRI_TRY(*found ? tri_job_resume(job, from) : tri_job_weights_find(job));
@@ -185,10 +186,10 @@ void tri_job_state_drop(tri_job *job)
 {
     job->elastic.has_state = false;
     job->elastic.touched = true;
-    job->roles.formed = false;
-    tri_job_due_close(job);
-    if (job->roles.on)
-        tri_stock_set_close(&job->roles.kept);
+    job->assignment.formed = false;
+    tri_uncommitted_step_close(job);
+    if (job->assignment.on)
+        tri_shard_set_close(&job->assignment.kept);
 }
 
 void tri_job_begin_tell(const tri_job *job, int64_t generation, bool found)
@@ -215,8 +216,8 @@ tri_status tri_job_state_find(tri_job *job, const tri_job_generation *generation
 {
     int64_t newest = -1;
     bool acted = true, behind = false;
-    if (tri_job_is_apart(job))
-        return tri_job_apart_find(job, generation->number);
+    if (tri_job_has_own_weights(job))
+        return tri_local_state_find(job, generation->number);
     for (int r = 0; r < job->world; r++)
         if (step_of(generation->progress[r]) > newest)
             newest = step_of(generation->progress[r]);

@@ -6,54 +6,54 @@
 
 #include "base/memory.h"
 
-static tri_status held_find(const tri_tensors *tensors, bool all, tri_stock *stock)
+static tri_status held_find(const tri_tensors *tensors, bool all, tri_state_shard *shard)
 {
-    const tri_params *params = stock->params;
+    const tri_params *params = shard->params;
     int64_t at = 0;
-    for (int i = 0; i < stock->share_count; at += stock->share[i++].count) {
-        tri_slice slice = stock->share[i];
+    for (int i = 0; i < shard->share_count; at += shard->share[i++].count) {
+        tri_slice slice = shard->share[i];
         int64_t at_values = params->share ? at : slice.first;
-        TRI_TRY(tri_holdings_of_slice(params, tensors, slice, at, true, &stock->held));
-        TRI_TRY(tri_holdings_of_slice(params, tensors, slice, at_values, true, &stock->held_values));
+        TRI_TRY(tri_extents_of_slice(params, tensors, slice, at, true, &shard->held));
+        TRI_TRY(tri_extents_of_slice(params, tensors, slice, at_values, true, &shard->held_values));
         if (!all)
-            TRI_TRY(tri_holdings_of_slice(params, tensors, slice, at_values, true, &stock->wanted_values));
+            TRI_TRY(tri_extents_of_slice(params, tensors, slice, at_values, true, &shard->wanted_values));
     }
     tri_slice store = {0, params->count};
-    return all ? tri_holdings_of_slice(params, tensors, store, 0, true, &stock->wanted_values) : TRI_OK;
+    return all ? tri_extents_of_slice(params, tensors, store, 0, true, &shard->wanted_values) : TRI_OK;
 }
 
-tri_status tri_stock_make(const tri_tensors *tensors, tri_params *params, tri_optim *optim, tri_slice *share,
-                          int share_count, bool all, tri_stock *stock)
+tri_status tri_state_shard_make(const tri_tensors *tensors, tri_params *params, tri_optim *optim, tri_slice *share,
+                                int share_count, bool all, tri_state_shard *shard)
 {
-    const tri_vector none = {.each = sizeof(tri_holding)};
-    *stock = (tri_stock){params, optim, share, share_count, none, none, none, {0}};
-    return held_find(tensors, all && !params->share, stock);
+    const tri_vector none = {.each = sizeof(tri_extent)};
+    *shard = (tri_state_shard){params, optim, share, share_count, none, none, none, {0}};
+    return held_find(tensors, all && !params->share, shard);
 }
 
-void tri_stock_close(tri_stock *stock)
+void tri_state_shard_close(tri_state_shard *shard)
 {
-    tri_optim_destroy(stock->optim);
-    tri_params_destroy(stock->params);
-    tri_free(stock->share);
-    tri_vector_fini(&stock->held);
-    tri_vector_fini(&stock->held_values);
-    tri_vector_fini(&stock->wanted_values);
-    tri_stock_digests_close(stock);
-    *stock = (tri_stock){0};
+    tri_optim_destroy(shard->optim);
+    tri_params_destroy(shard->params);
+    tri_free(shard->share);
+    tri_vector_fini(&shard->held);
+    tri_vector_fini(&shard->held_values);
+    tri_vector_fini(&shard->wanted_values);
+    tri_state_shard_digests_close(shard);
+    *shard = (tri_state_shard){0};
 }
 
-int64_t tri_stock_at(const tri_stock *stock, int64_t element)
+int64_t tri_state_shard_at(const tri_state_shard *shard, int64_t element)
 {
     int64_t at = 0;
-    for (int i = 0; i < stock->share_count; at += stock->share[i++].count)
-        if (element >= stock->share[i].first && element < stock->share[i].first + stock->share[i].count)
-            return at + element - stock->share[i].first;
+    for (int i = 0; i < shard->share_count; at += shard->share[i++].count)
+        if (element >= shard->share[i].first && element < shard->share[i].first + shard->share[i].count)
+            return at + element - shard->share[i].first;
     return -1;
 }
 
-void tri_stock_set_close(tri_stock_set *set)
+void tri_shard_set_close(tri_shard_set *set)
 {
-    tri_stock_close(&set->own);
-    tri_stock_close(&set->mirror);
-    set->what = (tri_role_set){0};
+    tri_state_shard_close(&set->own);
+    tri_state_shard_close(&set->mirror);
+    set->what = (tri_assignment_set){0};
 }

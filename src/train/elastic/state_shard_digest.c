@@ -13,77 +13,78 @@
 #define ARRAYS     (1 + TRI_OPTIM_MAX_STATE)
 
 /* Elements of one tensor that lie one after the other in array 0, the weights, or a later one, of state. */
-struct tri_stock_tile {
+struct tri_state_shard_tile {
     int array, tensor;
     int64_t at, count;
     uint64_t seed; /* the same in all processes: which elements these are */
 };
 
-static int arrays_of(const tri_stock *stock)
+static int arrays_of(const tri_state_shard *shard)
 {
     int count = 1;
-    while (tri_optim_state_name(stock->optim, count - 1))
+    while (tri_optim_state_name(shard->optim, count - 1))
         count++;
     return count;
 }
 
 /* Of all arrays; into `tiles` where that is not NULL. Returns how many. */
-static int64_t tiles_list(const tri_stock *stock, tri_stock_tile *tiles)
+static int64_t tiles_list(const tri_state_shard *shard, tri_state_shard_tile *tiles)
 {
     int64_t count = 0;
-    for (int a = 0; a < arrays_of(stock); a++) {
-        const tri_vector *list = a == 0 ? &stock->held_values : &stock->held;
+    for (int a = 0; a < arrays_of(shard); a++) {
+        const tri_vector *list = a == 0 ? &shard->held_values : &shard->held;
         for (size_t i = 0; i < list->count; i++) {
-            const tri_holding *held = tri_vector_at(list, i);
+            const tri_extent *held = tri_vector_at(list, i);
             for (int64_t low = held->low; low < held->high; low += TILE_COUNT, count++) {
                 int64_t left = held->high - low;
                 if (tiles)
-                    tiles[count] = (tri_stock_tile){.array = a,
-                                                    .tensor = held->tensor,
-                                                    .at = held->at + (low - held->low),
-                                                    .count = left < TILE_COUNT ? left : TILE_COUNT,
-                                                    .seed = ((uint64_t)a << 56) + ((uint64_t)i << 36) + (uint64_t)low};
+                    tiles[count] =
+                        (tri_state_shard_tile){.array = a,
+                                               .tensor = held->tensor,
+                                               .at = held->at + (low - held->low),
+                                               .count = left < TILE_COUNT ? left : TILE_COUNT,
+                                               .seed = ((uint64_t)a << 56) + ((uint64_t)i << 36) + (uint64_t)low};
             }
         }
     }
     return count;
 }
 
-tri_status tri_stock_digests_open(tri_stock *stock)
+tri_status tri_state_shard_digests_open(tri_state_shard *shard)
 {
-    tri_stock_digests *digests = &stock->digests;
-    int64_t count = tiles_list(stock, NULL);
+    tri_state_shard_digests *digests = &shard->digests;
+    int64_t count = tiles_list(shard, NULL);
     digests->tiles = tri_alloc_zero((size_t)count + 1, sizeof(*digests->tiles));
     digests->written = tri_alloc_zero(2 * (size_t)count + 1, sizeof(uint64_t));
     if (!digests->tiles || !digests->written)
         return TRI_ENOMEM;
     digests->found = digests->written + count;
-    digests->count = tiles_list(stock, digests->tiles);
+    digests->count = tiles_list(shard, digests->tiles);
     return TRI_OK;
 }
 
-void tri_stock_digests_close(tri_stock *stock)
+void tri_state_shard_digests_close(tri_state_shard *shard)
 {
-    tri_free(stock->digests.tiles);
-    tri_free(stock->digests.written);
-    stock->digests = (tri_stock_digests){0};
+    tri_free(shard->digests.tiles);
+    tri_free(shard->digests.written);
+    shard->digests = (tri_state_shard_digests){0};
 }
 
-tri_status tri_stock_views_open(const tri_stock *stock, tri_stock_views *views)
+tri_status tri_state_shard_views_open(const tri_state_shard *shard, tri_state_shard_views *views)
 {
-    const tri_device_ops *device = stock->params->device;
-    int arrays = arrays_of(stock);
-    *views = (tri_stock_views){0};
+    const tri_device_ops *device = shard->params->device;
+    int arrays = arrays_of(shard);
+    *views = (tri_state_shard_views){0};
     for (int a = 0; a < arrays; a++) {
-        float *array = a == 0 ? stock->params->values : tri_optim_state(stock->optim, a - 1);
-        int64_t count = a == 0 ? tri_params_held(stock->params) : tri_optim_count(stock->optim);
+        float *array = a == 0 ? shard->params->values : tri_optim_state(shard->optim, a - 1);
+        int64_t count = a == 0 ? tri_params_held(shard->params) : tri_optim_count(shard->optim);
         TRI_TRY(tri_device_view_open(&views->arrays[a], device, array, (size_t)count * sizeof(float)));
         views->count++;
     }
     return TRI_OK;
 }
 
-void tri_stock_views_close(tri_stock_views *views)
+void tri_state_shard_views_close(tri_state_shard_views *views)
 {
     for (int a = 0; a < views->count; a++)
         tri_device_view_close(&views->arrays[a]);
@@ -91,41 +92,41 @@ void tri_stock_views_close(tri_stock_views *views)
 }
 
 typedef struct digest_arg {
-    const tri_stock_tile *tiles;
-    const tri_stock_views *views;
+    const tri_state_shard_tile *tiles;
+    const tri_state_shard_views *views;
     uint64_t *out;
 } digest_arg;
 
 static void tile_digest(void *arg, int64_t number)
 {
     const digest_arg *v = arg;
-    const tri_stock_tile *tile = &v->tiles[number];
+    const tri_state_shard_tile *tile = &v->tiles[number];
     const float *values = v->views->arrays[tile->array].host;
     v->out[number] = XXH3_64bits_withSeed(values + tile->at, (size_t)tile->count * sizeof(float), tile->seed);
 }
 
-static tri_status digests_make(const tri_stock *stock, int threads, uint64_t *out)
+static tri_status digests_make(const tri_state_shard *shard, int threads, uint64_t *out)
 {
-    tri_stock_views views;
-    tri_status status = tri_stock_views_open(stock, &views);
+    tri_state_shard_views views;
+    tri_status status = tri_state_shard_views_open(shard, &views);
     if (status == TRI_OK)
-        tri_tiles_run(threads, stock->digests.count, tile_digest, &(digest_arg){stock->digests.tiles, &views, out});
-    tri_stock_views_close(&views);
+        tri_tiles_run(threads, shard->digests.count, tile_digest, &(digest_arg){shard->digests.tiles, &views, out});
+    tri_state_shard_views_close(&views);
     return status;
 }
 
-void tri_stock_note(tri_stock *stock, int threads)
+void tri_state_shard_note(tri_state_shard *shard, int threads)
 {
-    stock->digests.noted = stock->digests.tiles && digests_make(stock, threads, stock->digests.written) == TRI_OK;
+    shard->digests.noted = shard->digests.tiles && digests_make(shard, threads, shard->digests.written) == TRI_OK;
 }
 
-tri_status tri_stock_look(const tri_stock *stock, int threads, tri_stock_sight *sight)
+tri_status tri_state_shard_look(const tri_state_shard *shard, int threads, tri_state_shard_sight *sight)
 {
-    const tri_stock_digests *digests = &stock->digests;
-    *sight = (tri_stock_sight){.known = digests->noted, .tensor = -1};
+    const tri_state_shard_digests *digests = &shard->digests;
+    *sight = (tri_state_shard_sight){.known = digests->noted, .tensor = -1};
     if (!digests->tiles)
         return TRI_OK;
-    TRI_TRY(digests_make(stock, threads, digests->found));
+    TRI_TRY(digests_make(shard, threads, digests->found));
     for (int64_t i = digests->count - 1; i >= 0; i--) {
         sight->digest += digests->found[i];
         if (!digests->noted || digests->found[i] == digests->written[i])

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * state_shards_move.c: elements from the stocks of an old layout to those of a new one.
+ * state_shards_move.c: elements from the shards of an old layout to those of a new one.
  *
  * Every rank says which elements of which tensors it has, and which it wants; all form the same list of ways between
  * them, and keep those that are their own. Then the tensors pass by in windows, of which each rank sends every other
@@ -16,9 +16,9 @@
 #define UNDER_WAY_NBYTES (INT64_C(8) << 20) /* at a rank, about: little enough for its caches */
 #define WINDOW_MIN       (INT64_C(1) << 16)
 
-/* What one rank has or wants of a tensor: number `index` of the list of its stock `item`. */
+/* What one rank has or wants of a tensor: number `index` of the list of its shard `item`. */
 typedef struct end {
-    tri_holding holding;
+    tri_extent extent;
     int item, index;
 } end;
 
@@ -38,7 +38,7 @@ typedef struct move {
     tri_group *group;
     int rank, ranks;
     const tri_tensors *tensors;
-    const tri_stock *from[2], *to[2];
+    const tri_state_shard *from[2], *to[2];
     tri_vector sources, wants; /* of end, of all ranks, in order of tensors; wants of one kind of arrays */
     int *first_of;             /* [tensors + 1] among the sources */
     tri_vector ways;           /* of way, from or to this rank */
@@ -53,12 +53,12 @@ typedef struct move {
 
 enum { ROW_ITEM = TRI_HOLDING_ROW, ROW_INDEX, ROW_COUNT };
 
-static tri_status rows_append(const tri_vector *holdings, int item, tri_vector *rows)
+static tri_status rows_append(const tri_vector *extents, int item, tri_vector *rows)
 {
     rows->each = ROW_COUNT * sizeof(int64_t);
-    for (size_t i = 0; i < holdings->count; i++) {
+    for (size_t i = 0; i < extents->count; i++) {
         int64_t row[ROW_COUNT];
-        tri_holding_write(tri_vector_at(holdings, i), row);
+        tri_extent_write(tri_vector_at(extents, i), row);
         row[ROW_ITEM] = item;
         row[ROW_INDEX] = (int64_t)i;
         if (!tri_vector_push(rows, row))
@@ -70,10 +70,10 @@ static tri_status rows_append(const tri_vector *holdings, int item, tri_vector *
 static int end_order(const void *a, const void *b)
 {
     const end *left = a, *right = b;
-    if (left->holding.tensor != right->holding.tensor)
-        return left->holding.tensor < right->holding.tensor ? -1 : 1;
-    if (left->holding.rank != right->holding.rank)
-        return left->holding.rank < right->holding.rank ? -1 : 1;
+    if (left->extent.tensor != right->extent.tensor)
+        return left->extent.tensor < right->extent.tensor ? -1 : 1;
+    if (left->extent.rank != right->extent.rank)
+        return left->extent.rank < right->extent.rank ? -1 : 1;
     if (left->item != right->item)
         return left->item < right->item ? -1 : 1;
     return (left->index > right->index) - (left->index < right->index);
@@ -82,7 +82,7 @@ static int end_order(const void *a, const void *b)
 static tri_status row_read(const move *m, const int64_t *row, int rank, tri_vector *ends)
 {
     end one = {.item = (int)row[ROW_ITEM], .index = (int)row[ROW_INDEX]};
-    TRI_TRY(tri_holding_read(m->tensors, row, rank, &one.holding));
+    TRI_TRY(tri_extent_read(m->tensors, row, rank, &one.extent));
     return tri_vector_push(ends, &one) ? TRI_OK : TRI_ENOMEM;
 }
 
@@ -117,7 +117,7 @@ static tri_status ends_exchange(const move *m, const tri_vector *rows, tri_vecto
     return status;
 }
 
-/* lists: of holdings of this rank's stocks, NULL where there is none. */
+/* lists: of extents of this rank's shards, NULL where there is none. */
 static tri_status ends_find(const move *m, const tri_vector *const lists[2], tri_vector *ends)
 {
     tri_vector rows = {0};
@@ -136,8 +136,8 @@ static void places_set(const move *m, const tri_vector *const lists[2], tri_vect
 {
     for (size_t i = 0; i < ends->count; i++) {
         end *one = tri_vector_at(ends, i);
-        if (one->holding.rank == m->rank)
-            one->holding.at = ((tri_holding *)tri_vector_at(lists[one->item], (size_t)one->index))->at;
+        if (one->extent.rank == m->rank)
+            one->extent.at = ((tri_extent *)tri_vector_at(lists[one->item], (size_t)one->index))->at;
     }
 }
 
@@ -149,7 +149,7 @@ static tri_status sources_find(move *m)
     if (!m->first_of)
         return TRI_ENOMEM;
     for (int t = 0, i = 0; t <= m->tensors->count; t++) {
-        while (i < (int)m->sources.count && ((end *)tri_vector_at(&m->sources, (size_t)i))->holding.tensor < t)
+        while (i < (int)m->sources.count && ((end *)tri_vector_at(&m->sources, (size_t)i))->extent.tensor < t)
             i++;
         m->first_of[t] = i;
     }
@@ -158,7 +158,7 @@ static tri_status sources_find(move *m)
 
 /* --- the ways --- */
 
-static bool is_same(const tri_holding *a, const tri_holding *b)
+static bool is_same(const tri_extent *a, const tri_extent *b)
 {
     return tri_piece_equal(a->piece, b->piece) && a->low == b->low && a->high == b->high;
 }
@@ -167,7 +167,7 @@ static bool is_same(const tri_holding *a, const tri_holding *b)
 static const end *own_find(const end *all, int count, const end *like, int wanted_by)
 {
     for (int i = 0; i < count; i++)
-        if (is_same(&all[i].holding, &like->holding) && all[i].holding.rank == wanted_by)
+        if (is_same(&all[i].extent, &like->extent) && all[i].extent.rank == wanted_by)
             return &all[i];
     return NULL;
 }
@@ -177,7 +177,7 @@ static int same_count(const end *all, int count, int i)
 {
     int same = 0;
     for (int other = 0; other < count; other++) {
-        if (!is_same(&all[other].holding, &all[i].holding))
+        if (!is_same(&all[other].extent, &all[i].extent))
             continue;
         if (other < i)
             return 0;
@@ -187,35 +187,35 @@ static int same_count(const end *all, int count, int i)
 }
 
 /* Pieces that are cut in different ways may meet anywhere. */
-static bool may_meet(const tri_holding *a, const tri_holding *b)
+static bool may_meet(const tri_extent *a, const tri_extent *b)
 {
     return !tri_piece_equal(a->piece, b->piece) || (a->low < b->high && b->low < a->high);
 }
 
 static tri_status way_add(move *m, way one)
 {
-    bool mine = one.from->holding.rank == m->rank || one.to->holding.rank == m->rank;
+    bool mine = one.from->extent.rank == m->rank || one.to->extent.rank == m->rank;
     return !mine || tri_vector_push(&m->ways, &one) ? TRI_OK : TRI_ENOMEM;
 }
 
 /* From all that have the same as `like`, each a part. */
 static tri_status ways_of(move *m, const end *all, int count, const end *like, const end *want, int same)
 {
-    const end *own = own_find(all, count, like, want->holding.rank);
+    const end *own = own_find(all, count, like, want->extent.rank);
     if (own)
         return way_add(m, (way){own, want, 0, 1});
     for (int i = 0, part = 0; i < count; i++)
-        if (is_same(&all[i].holding, &like->holding))
+        if (is_same(&all[i].extent, &like->extent))
             TRI_TRY(way_add(m, (way){&all[i], want, part++, same}));
     return TRI_OK;
 }
 
 static tri_status ways_to(move *m, const end *want)
 {
-    int first = m->first_of[want->holding.tensor], count = m->first_of[want->holding.tensor + 1] - first;
+    int first = m->first_of[want->extent.tensor], count = m->first_of[want->extent.tensor + 1] - first;
     const end *all = (const end *)m->sources.items + first;
     for (int i = 0; i < count; i++) {
-        int same = may_meet(&all[i].holding, &want->holding) ? same_count(all, count, i) : 0;
+        int same = may_meet(&all[i].extent, &want->extent) ? same_count(all, count, i) : 0;
         if (same > 0)
             TRI_TRY(ways_of(m, all, count, &all[i], want, same));
     }
@@ -228,7 +228,7 @@ static tri_status ways_to(move *m, const end *want)
  * with neither array only counted. Returns how many. */
 static int64_t way_move(const way *one, tri_slice part, const float *from_array, float *to_array, float *packed)
 {
-    const tri_holding *from = &one->from->holding, *to = &one->to->holding;
+    const tri_extent *from = &one->from->extent, *to = &one->to->extent;
     int64_t done = 0, run, run_to;
     for (int64_t place = part.first, last = part.first + part.count; place < last; place += run) {
         int64_t at_from = tri_piece_find(from->shape, from->piece, place, &run);
@@ -255,7 +255,7 @@ static int64_t way_move(const way *one, tri_slice part, const float *from_array,
 /* What of a window of all elements goes this way, in its tensor; count <= 0: nothing. */
 static tri_slice part_of(const move *m, const way *one, tri_slice window)
 {
-    const tri_tensor_row *tensor = &m->tensors->items[one->from->holding.tensor];
+    const tri_tensor_row *tensor = &m->tensors->items[one->from->extent.tensor];
     int64_t first = window.first > tensor->first ? window.first - tensor->first : 0;
     int64_t stop = window.first + window.count - tensor->first;
     int64_t count = (stop < tensor->count ? stop : tensor->count) - first;
@@ -284,7 +284,7 @@ static tri_status window_count(move *m, tri_slice window)
     for (size_t i = 0; i < m->ways.count; i++) {
         const way *one = tri_vector_at(&m->ways, i);
         tri_slice part = part_of(m, one, window);
-        int giver = one->from->holding.rank, taker = one->to->holding.rank;
+        int giver = one->from->extent.rank, taker = one->to->extent.rank;
         if (part.count > 0 && giver == taker)
             (void)way_move(one, part, m->array_from[one->from->item], m->array_to[one->to->item], NULL);
         else if (part.count > 0)
@@ -306,7 +306,7 @@ static void window_pack(move *m, tri_slice window, bool gives)
     for (size_t i = 0; i < m->ways.count; i++) {
         const way *one = tri_vector_at(&m->ways, i);
         tri_slice part = part_of(m, one, window);
-        int giver = one->from->holding.rank, taker = one->to->holding.rank, other = gives ? taker : giver;
+        int giver = one->from->extent.rank, taker = one->to->extent.rank, other = gives ? taker : giver;
         if (part.count <= 0 || giver == taker || (gives ? giver : taker) != m->rank)
             continue;
         firsts[other] +=
@@ -330,11 +330,11 @@ static tri_status window_move(move *m, tri_slice window)
 
 /* --- arrays --- */
 
-static float *array_of(const tri_stock *stock, int array)
+static float *array_of(const tri_state_shard *shard, int array)
 {
-    if (!stock)
+    if (!shard)
         return NULL;
-    return array == 0 ? stock->params->values : tri_optim_state(stock->optim, array - 1);
+    return array == 0 ? shard->params->values : tri_optim_state(shard->optim, array - 1);
 }
 
 static tri_status array_move(move *m, int array)
@@ -395,8 +395,8 @@ static void move_close(move *m)
     tri_free(m->to_counts);
 }
 
-tri_status tri_stocks_move(tri_group *group, const tri_tensors *tensors, const tri_stock *const from[2],
-                           const tri_stock *const to[2], int states)
+tri_status tri_state_shards_move(tri_group *group, const tri_tensors *tensors, const tri_state_shard *const from[2],
+                                 const tri_state_shard *const to[2], int states)
 {
     move m = {.group = group,
               .rank = tri_group_rank(group),

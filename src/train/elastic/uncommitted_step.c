@@ -13,27 +13,27 @@
 #include "train/elastic/reform.h"
 #include "train/elastic/reform_assignment.h"
 
-void tri_job_due_close(tri_job *job)
+void tri_uncommitted_step_close(tri_job *job)
 {
-    tri_job_due *due = &job->roles.due;
-    tri_free(due->pieces);
-    tri_free(due->own_sums);
-    tri_free(due->sums);
-    *due = (tri_job_due){0};
+    tri_uncommitted_step *uncommitted = &job->assignment.uncommitted;
+    tri_free(uncommitted->pieces);
+    tri_free(uncommitted->own_sums);
+    tri_free(uncommitted->sums);
+    *uncommitted = (tri_uncommitted_step){0};
 }
 
 /* The sums of the own role lie in the sync, which ends. */
-static tri_status own_sums_copy(tri_job_due *due)
+static tri_status own_sums_copy(tri_uncommitted_step *uncommitted)
 {
     int64_t total = 0;
-    for (int i = 0; i < due->own_count; i++)
-        total += due->pieces[i].slice.count;
+    for (int i = 0; i < uncommitted->own_count; i++)
+        total += uncommitted->pieces[i].slice.count;
     float *to = tri_alloc_bulk((size_t)(total + 1) * sizeof(float));
     if (!to)
         return TRI_ENOMEM;
-    due->own_sums = to;
-    for (int i = 0; i < due->own_count; i++) {
-        tri_sync_piece *piece = &due->pieces[i];
+    uncommitted->own_sums = to;
+    for (int i = 0; i < uncommitted->own_count; i++) {
+        tri_sync_piece *piece = &uncommitted->pieces[i];
         memcpy(to, piece->sums, (size_t)piece->slice.count * sizeof(float));
         piece->sums = to;
         to += piece->slice.count;
@@ -41,38 +41,40 @@ static tri_status own_sums_copy(tri_job_due *due)
     return TRI_OK;
 }
 
-tri_status tri_job_due_keep(tri_job *job)
+tri_status tri_uncommitted_step_keep(tri_job *job)
 {
-    tri_job_roles *roles = &job->roles;
-    tri_job_due *due = &roles->due;
-    tri_job_due_close(job);
-    due->pieces = tri_alloc_zero((size_t)(job->sync->piece_count + roles->piece_count) + 1, sizeof(tri_sync_piece));
-    if (!due->pieces)
+    tri_job_assignment *assignment = &job->assignment;
+    tri_uncommitted_step *uncommitted = &assignment->uncommitted;
+    tri_uncommitted_step_close(job);
+    uncommitted->pieces =
+        tri_alloc_zero((size_t)(job->sync->piece_count + assignment->piece_count) + 1, sizeof(tri_sync_piece));
+    if (!uncommitted->pieces)
         return TRI_ENOMEM;
-    due->generation = roles->now.what.generation;
-    due->under_way = roles->under_way;
-    due->moves = job->moves;
-    due->own_count = tri_job_own_pieces(job, due->pieces);
-    due->count = due->own_count + roles->piece_count;
-    if (roles->piece_count > 0)
-        memcpy(due->pieces + due->own_count, roles->pieces, (size_t)roles->piece_count * sizeof(tri_sync_piece));
-    due->sums = roles->sums;
-    roles->sums = NULL;
-    return own_sums_copy(due);
+    uncommitted->generation = assignment->now.what.generation;
+    uncommitted->under_way = assignment->under_way;
+    uncommitted->update = job->update;
+    uncommitted->own_count = tri_job_own_pieces(job, uncommitted->pieces);
+    uncommitted->count = uncommitted->own_count + assignment->piece_count;
+    if (assignment->piece_count > 0)
+        memcpy(uncommitted->pieces + uncommitted->own_count, assignment->pieces,
+               (size_t)assignment->piece_count * sizeof(tri_sync_piece));
+    uncommitted->sums = assignment->sums;
+    assignment->sums = NULL;
+    return own_sums_copy(uncommitted);
 }
 
-tri_status tri_job_due_make(tri_job *job, tri_stock_set *set)
+tri_status tri_uncommitted_step_make(tri_job *job, tri_shard_set *set)
 {
-    tri_job_due *due = &job->roles.due;
-    due->under_way.saved_step = job->saved_step; /* it may have been given up since */
-    TRI_TRY(tri_job_rest_take(job, &due->under_way, false));
-    for (int i = 0; !job->record.skipped && i < due->count; i++) {
-        const tri_sync_piece *piece = &due->pieces[i];
-        tri_optim_step_at(i < due->own_count ? set->own.optim : set->mirror.optim, &due->moves, piece->values,
-                          piece->sums, piece->slice.first, piece->slice.count);
+    tri_uncommitted_step *uncommitted = &job->assignment.uncommitted;
+    uncommitted->under_way.saved_step = job->saved_step; /* it may have been given up since */
+    TRI_TRY(tri_scalar_state_take(job, &uncommitted->under_way, false));
+    for (int i = 0; !job->record.skipped && i < uncommitted->count; i++) {
+        const tri_sync_piece *piece = &uncommitted->pieces[i];
+        tri_optim_step_at(i < uncommitted->own_count ? set->own.optim : set->mirror.optim, &uncommitted->update,
+                          piece->values, piece->sums, piece->slice.first, piece->slice.count);
     }
     if (!job->record.skipped)
         tri_job_mirrors_written(job, set, job->step + 1);
-    tri_job_due_close(job);
+    tri_uncommitted_step_close(job);
     return tri_job_step_end(job);
 }

@@ -28,13 +28,13 @@ static void walk_on(walk *w, float *values, int64_t count)
     w->passed += nbytes;
 }
 
-static void stock_walk(walk *w, const tri_stock *stock, bool weights)
+static void shard_walk(walk *w, const tri_state_shard *shard, bool weights)
 {
-    for (int a = weights ? 0 : 1; stock->params && (a == 0 || tri_optim_state_name(stock->optim, a - 1)); a++) {
-        const tri_vector *list = a == 0 ? &stock->held_values : &stock->held;
-        float *array = a == 0 ? stock->params->values : tri_optim_state(stock->optim, a - 1);
+    for (int a = weights ? 0 : 1; shard->params && (a == 0 || tri_optim_state_name(shard->optim, a - 1)); a++) {
+        const tri_vector *list = a == 0 ? &shard->held_values : &shard->held;
+        float *array = a == 0 ? shard->params->values : tri_optim_state(shard->optim, a - 1);
         for (size_t i = 0; i < list->count; i++) {
-            const tri_holding *held = tri_vector_at(list, i);
+            const tri_extent *held = tri_vector_at(list, i);
             walk_on(w, array + held->at, held->high - held->low);
         }
     }
@@ -43,19 +43,19 @@ static void stock_walk(walk *w, const tri_stock *stock, bool weights)
 /* Weights that are here whole, and what has a mirror, or is one. */
 static walk walk_to(const tri_job *job, int64_t byte)
 {
-    const tri_stock_set *now = &job->roles.now;
+    const tri_shard_set *now = &job->assignment.now;
     bool whole = job->spread != TRI_SPREAD_WEIGHTS;
     walk w = {.left = byte};
     for (int e = 0; whole && e < job->params->entry_count; e++)
         walk_on(&w, job->params->values + job->params->entries[e].first, job->params->entries[e].count);
-    if (job->roles.on && job->roles.mirrored >= 0) {
-        stock_walk(&w, &now->own, !whole);
-        stock_walk(&w, &now->mirror, true);
+    if (job->assignment.on && job->assignment.mirrored >= 0) {
+        shard_walk(&w, &now->own, !whole);
+        shard_walk(&w, &now->mirror, true);
     }
     return w;
 }
 
-static tri_status step_made(tri_job *job)
+static tri_status step_done(tri_job *job)
 {
     if (tri_chaos_is_offered())
         tri_chaos_tell(job->step, walk_to(job, -1).passed);
@@ -71,4 +71,4 @@ static tri_status step_begin(tri_job *job)
     return tri_chaos_fail_take();
 }
 
-const tri_feature tri_feature_chaos = {.open = chaos_open, .step_begin = step_begin, .step_made = step_made};
+const tri_feature tri_feature_chaos = {.open = chaos_open, .step_begin = step_begin, .step_done = step_done};

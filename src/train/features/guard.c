@@ -84,22 +84,22 @@ static tri_status spread(tri_job *job)
     return TRI_OK;
 }
 
-static void rest_put(const tri_job *job, tri_job_rest *rest)
+static void scalars_put(const tri_job *job, tri_scalar_state *scalars)
 {
     const guard_state *guard = guard_of(job);
     const double numbers[] = {guard->loss, (double)guard->steps, guard->first_loss, guard->grown};
-    memcpy(rest->guard, numbers, sizeof(numbers));
-    rest->guard_acts = (int32_t)guard->acts;
+    memcpy(scalars->guard, numbers, sizeof(numbers));
+    scalars->guard_acts = (int32_t)guard->acts;
 }
 
-static void rest_take(tri_job *job, const tri_job_rest *rest)
+static void scalars_take(tri_job *job, const tri_scalar_state *scalars)
 {
     guard_state *guard = guard_of(job);
-    guard->loss = rest->guard[0];
-    guard->steps = (int64_t)rest->guard[1];
-    guard->first_loss = rest->guard[2];
-    guard->grown = rest->guard[3] != 0;
-    guard->acts = rest->guard_acts;
+    guard->loss = scalars->guard[0];
+    guard->steps = (int64_t)scalars->guard[1];
+    guard->first_loss = scalars->guard[2];
+    guard->grown = scalars->guard[3] != 0;
+    guard->acts = scalars->guard_acts;
 }
 
 static void manifest_put(const tri_job *job, tri_checkpoint_manifest *manifest)
@@ -249,7 +249,7 @@ static tri_status before_move(tri_job *job)
         return TRI_OK;
     guard->grown = true;
     if (job->rank != 0 &&
-        tri_sync_is_apart(&job->config.parallel)) /* each has a loss of its own: one warning is enough */
+        tri_sync_is_local(&job->config.parallel)) /* each has a loss of its own: one warning is enough */
         return TRI_OK;
     snprintf(text, sizeof(text),
              "the loss has grown from %g to %g by step %lld: a lower learning rate (optim.lr, now %g) or samples and "
@@ -276,8 +276,8 @@ static tri_status judge(tri_job *job, double norm)
 
 const tri_feature tri_feature_guards = {.state_nbytes = sizeof(guard_state),
                                         .open = guard_open,
-                                        .rest_put = rest_put,
-                                        .rest_take = rest_take,
+                                        .scalars_put = scalars_put,
+                                        .scalars_take = scalars_take,
                                         .spread = spread,
                                         .rollback_set = rollback_set,
                                         .rollback = rollback,

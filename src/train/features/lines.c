@@ -100,7 +100,7 @@ const tri_feature tri_feature_metrics = {.state_nbytes = sizeof(metrics_state),
                                          .files_lost = metrics_lost,
                                          .files_rewind = metrics_rewind,
                                          .files_flush = metrics_flush,
-                                         .step_made = metrics_step,
+                                         .step_done = metrics_step,
                                          .step_missed = metrics_missed,
                                          .close = metrics_close};
 
@@ -126,4 +126,4 @@ static void console_close(tri_job *job)
     job->console = NULL;
 }
 
-const tri_feature tri_feature_console = {.form = console_form, .step_made = console_step, .close = console_close};
+const tri_feature tri_feature_console = {.form = console_form, .step_done = console_step, .close = console_close};

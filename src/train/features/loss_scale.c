@@ -109,17 +109,17 @@ static bool wants_norm(const tri_job *job)
     return scale_of(job)->now > 0;
 }
 
-static void rest_put(const tri_job *job, tri_job_rest *rest)
+static void scalars_put(const tri_job *job, tri_scalar_state *scalars)
 {
     const loss_scale *scale = scale_of(job);
-    rest->loss_scale[0] = scale->now;
-    rest->loss_scale[1] = (double)scale->good;
-    rest->loss_scale[2] = (double)scale->lost;
+    scalars->loss_scale[0] = scale->now;
+    scalars->loss_scale[1] = (double)scale->good;
+    scalars->loss_scale[2] = (double)scale->lost;
 }
 
-static void rest_take(tri_job *job, const tri_job_rest *rest)
+static void scalars_take(tri_job *job, const tri_scalar_state *scalars)
 {
-    const double *scale = rest->loss_scale;
+    const double *scale = scalars->loss_scale;
     *scale_of(job) = (loss_scale){scale[0], (int64_t)scale[1], (int64_t)scale[2]};
 }
 
@@ -161,8 +161,8 @@ const tri_feature tri_feature_loss_scale = {.state_nbytes = sizeof(scale_state),
                                             .rollback = rollback,
                                             .open = scale_open,
                                             .restart = restart,
-                                            .rest_put = rest_put,
-                                            .rest_take = rest_take,
+                                            .scalars_put = scalars_put,
+                                            .scalars_take = scalars_take,
                                             .spread = spread,
                                             .step_begin = step_begin,
                                             .wants_norm = wants_norm,

@@ -73,12 +73,12 @@ static tri_status form(tri_job *job)
         if (job->run_folder)
             TRI_TRY_IN(peak_write(path, of, job->threads, peak), "while keeping the measured peak");
     }
-    job->figures.peak = peak * job->world;
+    job->rates.peak = peak * job->world;
     if (job->console)
         tri_log(TRI_LOG_INFO,
                 "mfu is measured against %.0f GFLOP/s: %d x %s multiply-adds on %d thread%s; 3x3 convolutions, which "
                 "are counted as direct ones, can pass it",
-                job->figures.peak / 1e9, job->world, of, job->threads, job->threads == 1 ? "" : "s");
+                job->rates.peak / 1e9, job->world, of, job->threads, job->threads == 1 ? "" : "s");
     return TRI_OK;
 }
 

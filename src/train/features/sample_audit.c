@@ -27,7 +27,7 @@ static ledger_state *state_of(const tri_job *job)
 
 static bool is_kept(const tri_job *job)
 {
-    return job->run_folder && !job->servers.client && !tri_sync_is_apart(&job->config.parallel);
+    return job->run_folder && !job->servers.client && !tri_sync_is_local(&job->config.parallel);
 }
 
 static tri_ledger_plan plan_of(const tri_job *job)
@@ -121,17 +121,17 @@ static void control_read(tri_job *job, const tri_control *sum)
         state->all |= ((uint64_t)sum->samples[lane] & ((1u << TRI_MARK_BITS) - 1)) << (LANE_BITS * lane);
 }
 
-static void rest_put(const tri_job *job, tri_job_rest *rest)
+static void scalars_put(const tri_job *job, tri_scalar_state *scalars)
 {
-    rest->samples = state_of(job)->all;
+    scalars->samples = state_of(job)->all;
 }
 
-static void rest_take(tri_job *job, const tri_job_rest *rest)
+static void scalars_take(tri_job *job, const tri_scalar_state *scalars)
 {
-    state_of(job)->all = rest->samples;
+    state_of(job)->all = scalars->samples;
 }
 
-static tri_status step_made(tri_job *job)
+static tri_status step_done(tri_job *job)
 {
     const ledger_state *state = state_of(job);
     if (state->ledger && job->step > 0)
@@ -148,8 +148,8 @@ static void ledger_close(tri_job *job)
 }
 
 const tri_feature tri_feature_ledger = {.state_nbytes = sizeof(ledger_state),
-                                        .rest_put = rest_put,
-                                        .rest_take = rest_take,
+                                        .scalars_put = scalars_put,
+                                        .scalars_take = scalars_take,
                                         .control_put = control_put,
                                         .batch_taken = batch_taken,
                                         .files_open = ledger_open,
@@ -160,6 +160,6 @@ const tri_feature tri_feature_ledger = {.state_nbytes = sizeof(ledger_state),
                                         .files_rewind = ledger_rewind,
                                         .files_flush = ledger_flush,
                                         .control_read = control_read,
-                                        .step_made = step_made,
-                                        .step_missed = step_made,
+                                        .step_done = step_done,
+                                        .step_missed = step_done,
                                         .close = ledger_close};

@@ -110,7 +110,7 @@ static tri_status step_begin(tri_job *job)
     trace_state *trace = trace_of(job);
     if (!trace || trace->over || trace->begin_ns != 0 || job->step < trace->window.from)
         return TRI_OK;
-    trace->begin_ns = job->roles.step_start_ns;
+    trace->begin_ns = job->assignment.step_start_ns;
     tri_job_who_tell(job, trace->window.from);
     return TRI_OK;
 }

@@ -75,7 +75,7 @@ int64_t tri_job_verify_steps(const tri_job *job, double nbytes)
     int64_t steps = job->config.train.verify_every;
     if (steps != TRI_VERIFY_AUTO)
         return steps == TRI_VERIFY_OFF ? 0 : steps;
-    double step = job->figures.flops * (double)job->config.train.batch / job->world;
+    double step = job->rates.flops * (double)job->config.train.batch / job->world;
     double every = step > 0 ? nbytes * COST_FLOPS / (COST_LIMIT * step) : 1;
     return every > 1 ? (int64_t)every + 1 : 1;
 }
@@ -92,7 +92,7 @@ static tri_status form(tri_job *job)
 {
     verify_state *verify = verify_of(job);
     verify->compared = job->step;
-    bool alike = !tri_job_is_apart(job) && !job->servers.client && job->world > 1;
+    bool alike = !tri_job_has_own_weights(job) && !job->servers.client && job->world > 1;
     bool several = job->spread == TRI_SPREAD_WEIGHTS ? job->mesh.zero < job->mesh.data : job->mesh.data > 1;
     if (!alike || !several)
         return TRI_OK;
@@ -173,17 +173,17 @@ static void control_read(tri_job *job, const tri_control *sum)
         verify->compared = job->step;
 }
 
-static void rest_put(const tri_job *job, tri_job_rest *rest)
+static void scalars_put(const tri_job *job, tri_scalar_state *scalars)
 {
-    rest->drops = (int32_t)verify_of(job)->drops;
+    scalars->drops = (int32_t)verify_of(job)->drops;
 }
 
 /* A step that is redone takes none back. */
-static void rest_take(tri_job *job, const tri_job_rest *rest)
+static void scalars_take(tri_job *job, const tri_scalar_state *scalars)
 {
     verify_state *verify = verify_of(job);
-    if (rest->drops > verify->drops)
-        verify->drops = rest->drops;
+    if (scalars->drops > verify->drops)
+        verify->drops = scalars->drops;
 }
 
 static tri_status step_begin(tri_job *job)
@@ -545,8 +545,8 @@ bool tri_job_verify_is_due(const tri_job *job)
 }
 
 const tri_feature tri_feature_replicas = {.state_nbytes = sizeof(verify_state),
-                                          .rest_put = rest_put,
-                                          .rest_take = rest_take,
+                                          .scalars_put = scalars_put,
+                                          .scalars_take = scalars_take,
                                           .form = form,
                                           .step_begin = step_begin,
                                           .control_put = control_put,

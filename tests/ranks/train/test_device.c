@@ -145,9 +145,9 @@ static void what_kernels_compute_on_lies_in_the_device(void **state)
     assert_true(fake_nbytes(job->params->values) >= store);
     assert_true(fake_nbytes(tri_optim_state(job->optim, 0)) >= store);
     assert_true(fake_nbytes(tri_optim_state(job->optim, 1)) >= store);
-    assert_int_equal(job->waves.levels, 2);
-    for (int level = 0; level < job->waves.levels; level++)
-        assert_true(fake_nbytes(job->waves.scratch[level]) >= store + TRI_PARAMS_TAIL * sizeof(float));
+    assert_int_equal(job->accumulation.levels, 2);
+    for (int level = 0; level < job->accumulation.levels; level++)
+        assert_true(fake_nbytes(job->accumulation.scratch[level]) >= store + TRI_PARAMS_TAIL * sizeof(float));
     assert_true(fake_nbytes(job->graph->memory) >= job->graph->planned_nbytes && job->graph->planned_nbytes > 0);
     assert_int_equal(tri_job_step(job, &done), TRI_OK);
     assert_true(fake_nbytes(job->graph->batch.input) > 0 && fake_nbytes(job->graph->batch.target) > 0);

@@ -131,38 +131,37 @@ static tri_model *model_of(int parts)
 
 /* What rank r of 4 holds: parts r and r + 1 of the layers' 4 where r is even, else half of the norm, which rank 1 gives
  * the beginning of and rank 3 all the rest. */
-static tri_status holdings_make(const tri_params *params, const tri_tensors *tensors, int rank, tri_vector *list)
+static tri_status extents_make(const tri_params *params, const tri_tensors *tensors, int rank, tri_vector *list)
 {
     const tri_param *norm = tri_params_find(params, "n.weight");
-    list->each = sizeof(tri_holding);
+    list->each = sizeof(tri_extent);
     if (rank == 1)
-        return tri_holdings_of_slice(params, tensors, (tri_sync_slice){norm->first, 2}, norm->first, true, list);
+        return tri_extents_of_slice(params, tensors, (tri_sync_slice){norm->first, 2}, norm->first, true, list);
     if (rank == 3)
-        return tri_holdings_of_slice(params, tensors,
-                                     (tri_sync_slice){norm->first + 2, params->count - norm->first - 2},
-                                     norm->first + 2, true, list);
+        return tri_extents_of_slice(params, tensors, (tri_sync_slice){norm->first + 2, params->count - norm->first - 2},
+                                    norm->first + 2, true, list);
     for (int e = 0; e < params->entry_count; e++) {
         const tri_param *entry = &params->entries[e];
         if (entry->piece.parts > 0 && entry->piece.part / 2 == rank / 2)
-            TRI_TRY(tri_holdings_of_slice(params, tensors, (tri_sync_slice){entry->first, entry->count}, entry->first,
-                                          true, list));
+            TRI_TRY(tri_extents_of_slice(params, tensors, (tri_sync_slice){entry->first, entry->count}, entry->first,
+                                         true, list));
     }
     return TRI_OK;
 }
 
 /* Rank 0's copy of all tensors, or the values it hands out. */
-static tri_status all_move(tri_inventory *inventory, const tri_tensors *tensors, float *array, float *all, bool reads)
+static tri_status all_move(tri_shard_map *map, const tri_tensors *tensors, float *array, float *all, bool reads)
 {
     for (int t = 0; t < tensors->count; t++) {
         const tri_tensor_row *row = &tensors->items[t];
         if (!reads) {
-            TRI_TRY(tri_inventory_write(inventory, array, row->first, all + row->first));
+            TRI_TRY(tri_shard_map_write(map, array, row->first, all + row->first));
             continue;
         }
         for (int64_t at = 0, count; at < row->count; at += count) {
             const float *values;
             count = row->count - at;
-            TRI_TRY(tri_inventory_read(inventory, array, row->first + at, &count, &values));
+            TRI_TRY(tri_shard_map_read(map, array, row->first + at, &count, &values));
             memcpy(all + row->first + at, values, (size_t)count * sizeof(float));
         }
     }
@@ -181,18 +180,18 @@ static void moves_tensors(spawn_rank *self, void *arg)
     store_case s = {0};
     tri_model *parts = model_of(4), *one = model_of(1);
     tri_vector list = {0};
-    tri_inventory *inventory = NULL;
+    tri_shard_map *map = NULL;
     SPAWN_CHECK(self, parts && one && tri_params_create(parts, tri_device_find("cpu"), 5, &s.params) == TRI_OK);
     SPAWN_CHECK(self, tri_params_create(one, tri_device_find("cpu"), 5, &s.whole) == TRI_OK);
     SPAWN_CHECK(self, tri_tensors_init(parts, &s.tensors) == TRI_OK && s.tensors.count == 5);
-    SPAWN_CHECK(self, holdings_make(s.params, &s.tensors, self->rank, &list) == TRI_OK);
-    SPAWN_CHECK(self, tri_inventory_create(tri_comm_world(comm), &s.tensors, &list, &inventory) == TRI_OK);
-    SPAWN_CHECK(self, tri_inventory_is_spread(inventory));
+    SPAWN_CHECK(self, extents_make(s.params, &s.tensors, self->rank, &list) == TRI_OK);
+    SPAWN_CHECK(self, tri_shard_map_create(tri_comm_world(comm), &s.tensors, &list, &map) == TRI_OK);
+    SPAWN_CHECK(self, tri_shard_map_is_spread(map));
     float *array = s.params->values, *all = tri_alloc_zero((size_t)s.tensors.total, sizeof(float));
     for (int t = 0; self->rank > 0 && t < s.tensors.count; t++)
-        SPAWN_CHECK(self, tri_inventory_give(inventory, array, t) == TRI_OK);
+        SPAWN_CHECK(self, tri_shard_map_give(map, array, t) == TRI_OK);
     if (self->rank == 0)
-        SPAWN_CHECK(self, all_move(inventory, &s.tensors, array, all, true) == TRI_OK);
+        SPAWN_CHECK(self, all_move(map, &s.tensors, array, all, true) == TRI_OK);
     for (int t = 0; self->rank == 0 && t < s.tensors.count; t++) {
         const tri_tensor_row *row = &s.tensors.items[t];
         const float *wanted = s.whole->values + tri_params_find(s.whole, row->name)->first;
@@ -202,9 +201,9 @@ static void moves_tensors(spawn_rank *self, void *arg)
     for (int64_t i = 0; i < s.tensors.total; i++)
         all[i] *= 2;
     for (int t = 0; self->rank > 0 && t < s.tensors.count; t++)
-        SPAWN_CHECK(self, tri_inventory_take(inventory, array, t) == TRI_OK);
+        SPAWN_CHECK(self, tri_shard_map_take(map, array, t) == TRI_OK);
     if (self->rank == 0)
-        SPAWN_CHECK(self, all_move(inventory, &s.tensors, array, all, false) == TRI_OK);
+        SPAWN_CHECK(self, all_move(map, &s.tensors, array, all, false) == TRI_OK);
     tri_params *before = NULL;
     SPAWN_CHECK(self, tri_params_create(parts, tri_device_find("cpu"), 5, &before) == TRI_OK);
     int64_t doubled = 0, wanted = 0;
@@ -214,13 +213,13 @@ static void moves_tensors(spawn_rank *self, void *arg)
         else
             SPAWN_CHECK(self, array[i] == before->values[i]);
     for (size_t i = 0; i < list.count; i++) {
-        const tri_holding *holding = tri_vector_at(&list, i);
-        for (int64_t k = 0; k < holding->high - holding->low; k++)
-            wanted += before->values[holding->at + k] != 0;
+        const tri_extent *extent = tri_vector_at(&list, i);
+        for (int64_t k = 0; k < extent->high - extent->low; k++)
+            wanted += before->values[extent->at + k] != 0;
     }
     SPAWN_CHECK(self, doubled == wanted && wanted > 0);
     tri_params_destroy(before);
-    tri_inventory_destroy(inventory);
+    tri_shard_map_destroy(map);
     tri_vector_fini(&list);
     tri_tensors_fini(&s.tensors);
     tri_params_destroy(s.params);

@@ -143,8 +143,8 @@ static void what_is_planned_is_what_a_job_holds(void **state)
         assert_int_equal(memory.weights, values);
         assert_int_equal(memory.optimizer, (size_t)cases[i].moments * values);
         assert_int_equal(memory.gradients, (size_t)(1 + cases[i].levels) * (values + TRI_PARAMS_TAIL * sizeof(float)));
-        assert_int_equal(job->waves.levels, cases[i].levels);
-        assert_int_equal(job->waves.searching, cases[i].override[1] == NULL);
+        assert_int_equal(job->accumulation.levels, cases[i].levels);
+        assert_int_equal(job->accumulation.searching, cases[i].override[1] == NULL);
         tri_job_close(job);
         tri_config_fini(&parsed);
     }

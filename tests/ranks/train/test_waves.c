@@ -38,7 +38,7 @@ static void took(tri_job *job, double seconds)
 {
     for (int i = 0; i < 4; i++) {
         job->record.forward = job->record.backward = i == 0 ? 1 : (seconds + (i == 2 ? 0 : 0.01)) / 2;
-        tri_job_waves_step(job);
+        tri_accumulation_step(job);
     }
 }
 
@@ -57,13 +57,13 @@ static void the_fastest_number_is_kept(void **state)
         tri_job *job = open_job(NULL);
         int64_t shards = 8;
         for (int i = 0; i < 4 && cases[c].seconds[i] > 0; i++, shards /= 2) {
-            assert_true(job->waves.searching);
-            assert_int_equal(job->waves.shards, shards);
+            assert_true(job->accumulation.searching);
+            assert_int_equal(job->accumulation.shards, shards);
             took(job, cases[c].seconds[i]);
         }
-        assert_false(job->waves.searching);
-        assert_int_equal(job->waves.shards, cases[c].found);
-        assert_int_equal(job->waves.scratch == NULL, cases[c].found == 8); /* nothing is kept for nothing */
+        assert_false(job->accumulation.searching);
+        assert_int_equal(job->accumulation.shards, cases[c].found);
+        assert_int_equal(job->accumulation.scratch == NULL, cases[c].found == 8); /* nothing is kept for nothing */
         tri_job_close(job);
     }
 }
@@ -75,7 +75,7 @@ static void who_is_not_free_does_not_search(void **state)
                                         "train.shards=1"};
     for (size_t c = 0; c < TRI_COUNT_OF(cases); c++) {
         tri_job *job = open_job((const char *const[]){cases[c], NULL});
-        assert_false(job->waves.searching);
+        assert_false(job->accumulation.searching);
         tri_job_close(job);
     }
 }
@@ -89,8 +89,8 @@ static void a_model_of_large_weights_does_not_search(void **state)
                                 "train: {batch: 16, threads: 1}\n";
     tri_job *job = NULL;
     assert_int_equal(tri_job_open(&(tri_job_setup){.config_text = large}, &job), TRI_OK);
-    assert_false(job->waves.searching);
-    assert_int_equal(job->waves.levels, 0);
+    assert_false(job->accumulation.searching);
+    assert_int_equal(job->accumulation.levels, 0);
     tri_job_close(job);
 }
 
@@ -102,7 +102,7 @@ static uint64_t trained(const char *const *overrides)
         assert_int_equal(tri_job_step(job, &done), TRI_OK);
     }
     if (overrides == NULL) {
-        assert_false(job->waves.searching); /* at most 16 steps */
+        assert_false(job->accumulation.searching); /* at most 16 steps */
     }
     const uint64_t hash = tri_params_hash(job->params);
     tri_job_close(job);
