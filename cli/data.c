@@ -15,7 +15,7 @@
 #define SHARD_TOKENS "33554432"
 
 typedef struct data_flags {
-    const char *tokenizer, *out, *validation, *threads, *shard_tokens, *as_text, *json;
+    const char *tokenizer, *out, *validation, *threads, *shard_tokens, *as_text, *text_field, *json;
 } data_flags;
 
 static data_flags given;
@@ -28,6 +28,7 @@ static const tri_flag flags[] = {
     {"--threads", "N", "threads that tokenize or decode (as many as there are cores)", &given.threads},
     {"--shard-tokens", "N", "tokens in one file at most (" SHARD_TOKENS ")", &given.shard_tokens},
     {"--as-text", NULL, "tokenize files as they are, also where they are JSON or UTF-16", &given.as_text},
+    {"--text-field", "F", "field of .jsonl files that holds the text (text)", &given.text_field},
     {"--json", NULL, "one JSON object at the end", &given.json},
 };
 
@@ -102,8 +103,11 @@ static tri_status read_part(const char *text, double *part)
 static tri_status prepare(const char *const *files, int file_count)
 {
     int64_t threads = tri_cores_online(), shard_tokens;
-    tri_prepare_setup setup = {
-        .files = files, .file_count = file_count, .tokenizer = given.tokenizer, .as_text = given.as_text};
+    tri_prepare_setup setup = {.files = files,
+                               .file_count = file_count,
+                               .tokenizer = given.tokenizer,
+                               .as_text = given.as_text,
+                               .field = given.text_field};
     if (file_count == 0)
         return tri_fail(TRI_ECONFIG, "data prepare wants the text files");
     if (!given.tokenizer || !given.out)

@@ -443,6 +443,27 @@ bool tri_fs_hold(const char *path, const char *text, char **theirs)
     return true;
 }
 
+bool tri_fs_lock_try(const char *path, tri_fs_lock *lock)
+{
+    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    *lock = (tri_fs_lock){0};
+    if (fd < 0)
+        return true;
+    if (flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+        close(fd);
+        return false;
+    }
+    lock->fd = fd + 1;
+    return true;
+}
+
+void tri_fs_lock_release(tri_fs_lock *lock)
+{
+    if (lock->fd > 0)
+        close(lock->fd - 1);
+    *lock = (tri_fs_lock){0};
+}
+
 tri_status tri_fs_remove(const char *path)
 {
     struct stat info;

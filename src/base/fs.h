@@ -61,6 +61,14 @@ tri_status tri_fs_exchange(const char *a, const char *b);
 /* Holds a file, created with this text, for this process and those that it starts, until the last of them has ended.
  * False: somebody else holds it, whose text is *theirs (tri_free; may be NULL). True also where nothing can be held. */
 bool tri_fs_hold(const char *path, const char *text, char **theirs);
+/* Held by one process (or thread) at a time, until it is released or the process ends. False: another holds it. True
+ * also where nothing can be held. */
+typedef struct tri_fs_lock {
+    int fd; /* + 1; 0: none */
+} tri_fs_lock;
+bool tri_fs_lock_try(const char *path, tri_fs_lock *lock);
+/* Also for a zeroed one. */
+void tri_fs_lock_release(tri_fs_lock *lock);
 /* In a process that was started, and is to outlive what is held. */
 void tri_fs_hold_leave(void);
 /* fsync of a file or folder. */

@@ -163,6 +163,7 @@ TRI_ENUM(tri_csv_missing)
       "byte, char, or the path of a tokenizer.json, an encoder.json or their folder; auto: the tokenizer of "          \
       "model.from or of the run, if there is one, else char",                                                          \
       "data.format=tokens")                                                                                            \
+    X(NAME, text_field, "text", 0, 0, NULL, "field of JSON lines that holds the text", "data.format=tokens")           \
     X(BOOL, as_text, "false", 0, 0, NULL,                                                                              \
       "tokenize a file as it is, even JSON and UTF-16, which are refused otherwise", "data.format=tokens")             \
     X(INT, synthetic_count, "4096", 1, 1e12, NULL, "number of samples", "data.format=synthetic")                       \

@@ -83,7 +83,7 @@ static tri_status find_format(const tri_data_config *config, const tri_dataset_o
         tri_fs_exists(config->path) ? TRI_EFORMAT : TRI_ENOTFOUND,
         "no data set at %s: looked for train-images-idx3-ubyte[.gz], data_batch_1.bin, train.bin, x_train.npy, "
         "x.npy, train.csv, or a .csv, .tsv or .npz file, train-00000.tokens, a .txt or .bin file, sub-folders of "
-        "images, .tar files; data.format says which it is",
+        "images, .tar or .jsonl files; data.format says which it is",
         config->path);
 }
 

@@ -42,5 +42,7 @@ tri_status tri_idx_parse(const tri_data_config *config, tri_source *images, tri_
 tri_status tri_npy_parse(const tri_data_config *config, tri_source *x, tri_source *y, tri_dataset **out);
 /* Takes over `source` (also on failure). All rows; with ops->learn they can be read. */
 tri_status tri_csv_parse(const tri_data_config *config, tri_source *source, tri_dataset **out);
+/* The same of JSON lines (lines/lines.h). */
+tri_status tri_lines_parse(const tri_data_config *config, tri_source *source, tri_dataset **out);
 
 #endif

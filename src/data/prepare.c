@@ -8,7 +8,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/path.h"
 #include "base/runtime.h"
+#include "data/lines/lines.h"
 
 #define PIECE_NBYTES ((size_t)1 << 20)
 #define THREADS_MAX  256
@@ -49,6 +51,24 @@ typedef struct work {
     char text[TRI_ERROR_NBYTES];
 } work;
 
+/* Its lines are documents. */
+static bool is_lines(const work *all, int file)
+{
+    return !all->setup->as_text && tri_path_ends_in(all->setup->files[file], TRI_LINES_ENDING);
+}
+
+static const char *field_of(const work *all)
+{
+    return all->setup->field != NULL ? all->setup->field : "text";
+}
+
+static size_t safe_cut(const work *all, int file, size_t at)
+{
+    const tri_source *source = &all->files[file];
+    return is_lines(all, file) ? tri_lines_cut(source, at)
+                               : tri_tokenizer_cut(all->tokenizer, source->bytes, source->nbytes, at);
+}
+
 static tri_status add_end(const tri_tokenizer *tokenizer, tri_ids *ids)
 {
     const int32_t end = tri_tokenizer_end(tokenizer);
@@ -61,9 +81,30 @@ static size_t cut_at(const work *all, const piece *part, size_t at)
 {
     if (at == part->first || at == part->end)
         return at;
-    const tri_source *file = &all->files[part->file];
-    const size_t cut = tri_tokenizer_cut(all->tokenizer, file->bytes, file->nbytes, at);
+    const size_t cut = safe_cut(all, part->file, at);
     return cut < part->end ? cut : part->end;
+}
+
+/* Each line is a text, with the tokens around it. */
+static tri_status encode_lines(const work *all, const piece *part, tri_encoder *encoder, tri_ids *ids)
+{
+    const tri_source *file = &all->files[part->file];
+    tri_lines lines = {file, cut_at(all, part, part->from), cut_at(all, part, part->to)};
+    tri_string text = {0};
+    const char *line;
+    size_t nbytes;
+    tri_status status = TRI_OK;
+    ids->count = 0;
+    while (status == TRI_OK && tri_lines_next(&lines, &line, &nbytes)) {
+        tri_string_clear(&text);
+        status = tri_line_text(file, line, nbytes, field_of(all), &text);
+        if (status == TRI_OK)
+            status = tri_encode(encoder, tri_string_text(&text), text.nbytes, TRI_ENCODE_BEGIN | TRI_ENCODE_END, ids);
+        if (status == TRI_OK)
+            status = add_end(all->tokenizer, ids);
+    }
+    tri_string_fini(&text);
+    return status;
 }
 
 static tri_status encode_piece(const work *all, const piece *part, tri_encoder *encoder, tri_ids *ids)
@@ -110,7 +151,9 @@ static void thread_body(void *arg)
     tri_status status = tri_encoder_create(all->tokenizer, &encoder);
     while (status == TRI_OK && take_piece(all, &number)) {
         result *slot = &all->results[number % all->result_count];
-        status = encode_piece(all, tri_vector_at(&all->pieces, number), encoder, &slot->ids);
+        const piece *part = tri_vector_at(&all->pieces, number);
+        status = is_lines(all, part->file) ? encode_lines(all, part, encoder, &slot->ids)
+                                           : encode_piece(all, part, encoder, &slot->ids);
         if (status != TRI_OK)
             break;
         tri_mutex_lock(&all->mutex);
@@ -203,7 +246,7 @@ static tri_status open_files(work *all)
         return TRI_ENOMEM;
     for (int f = 0; f < setup->file_count; f++) {
         TRI_TRY(tri_source_open(&all->files[f], setup->files[f]));
-        if (!setup->as_text)
+        if (!setup->as_text && !is_lines(all, f))
             TRI_TRY(tri_text_check(&all->files[f], "--as-text"));
         all->counts->nbytes_all += (int64_t)all->files[f].nbytes;
     }
@@ -215,15 +258,26 @@ static tri_status open_tokenizer(work *all)
     const tri_prepare_setup *setup = all->setup;
     if (strcmp(setup->tokenizer, "char") != 0)
         return tri_tokenizer_open(setup->tokenizer, &all->tokenizer);
-    const void **texts = tri_alloc_zero((size_t)setup->file_count, sizeof(*texts));
-    size_t *nbytes = tri_alloc_zero((size_t)setup->file_count, sizeof(*nbytes));
+    const void **texts = tri_alloc_zero((size_t)setup->file_count + 1, sizeof(*texts));
+    size_t *nbytes = tri_alloc_zero((size_t)setup->file_count + 1, sizeof(*nbytes));
     tri_status status = texts != NULL && nbytes != NULL ? TRI_OK : TRI_ENOMEM;
+    tri_string characters = {0}; /* of all .jsonl files */
+    bool several = setup->file_count > 1;
     for (int f = 0; f < setup->file_count && status == TRI_OK; f++) {
+        several = several || is_lines(all, f);
+        if (is_lines(all, f)) {
+            status = tri_lines_characters(&all->files[f], field_of(all), &characters);
+            continue;
+        }
         texts[f] = all->files[f].bytes;
         nbytes[f] = all->files[f].nbytes;
     }
-    if (status == TRI_OK)
-        status = tri_tokenizer_chars(texts, nbytes, setup->file_count, setup->file_count > 1, &all->tokenizer);
+    if (status == TRI_OK) {
+        texts[setup->file_count] = tri_string_text(&characters);
+        nbytes[setup->file_count] = characters.nbytes;
+        status = tri_tokenizer_chars(texts, nbytes, setup->file_count + 1, several, &all->tokenizer);
+    }
+    tri_string_fini(&characters);
     tri_free(texts);
     tri_free(nbytes);
     return status;
@@ -247,7 +301,7 @@ static tri_status plan_pieces(work *all)
     for (int f = 0; f < all->setup->file_count; f++) {
         const tri_source *file = &all->files[f];
         size_t split = wanted <= before ? 0 : wanted - before < file->nbytes ? wanted - before : file->nbytes;
-        split = tri_tokenizer_cut(all->tokenizer, file->bytes, file->nbytes, split);
+        split = safe_cut(all, f, split);
         TRI_TRY(add_pieces(all, f, 0, split, false));
         TRI_TRY(add_pieces(all, f, split, file->nbytes, true));
         before += file->nbytes;

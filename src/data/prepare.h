@@ -2,8 +2,9 @@
  *
  * prepare.h: text files to shards of tokens, in parallel; the same bytes for any number of threads.
  *
- * Each file is a document. Documents follow each other in the order given, each with the tokens that the tokenizer puts
- * around a text and with its end-of-text token; the last part of the text is for validation.
+ * Each file is a document, and each line of a .jsonl file. Documents follow each other in the order given, each with
+ * the tokens that the tokenizer puts around a text and with its end-of-text token; the last part of the text is for
+ * validation.
  */
 #ifndef TRI_DATA_PREPARE_H
 #define TRI_DATA_PREPARE_H
@@ -25,6 +26,7 @@ typedef struct tri_prepare_setup {
     const char *tokenizer; /* as for tri_tokenizer_open, or "char" */
     const char *folder;    /* made; holds no shards yet */
     bool as_text;          /* files are tokenized as they are, JSON and UTF-16 too */
+    const char *field;     /* of .jsonl files, whose lines are documents: the field of the text; NULL: text */
     double validation;     /* part of the text, 0 to 0.9 */
     int threads;
     int64_t shard_tokens; /* at most in one file */

@@ -17,9 +17,10 @@ typedef struct tri_source {
     char *origin; /* for messages; owned */
     const unsigned char *bytes;
     size_t nbytes;
-    tri_fs_map map; /* bytes NULL: the bytes are the caller's */
-    bool plain;     /* never inflated, whatever the first bytes are, */
-    bool deflated;  /* but for this: the bytes are deflated, without a head */
+    tri_fs_map map;   /* bytes NULL: the bytes are the caller's */
+    bool plain;       /* never inflated, whatever the first bytes are, */
+    bool deflated;    /* but for this: the bytes are deflated, without a head */
+    int lines_before; /* of a text that was made of a file: added to the numbers of lines */
 } tri_source;
 
 /* Maps a file. */

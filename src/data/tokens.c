@@ -9,6 +9,8 @@
 #include <string.h>
 
 #include "base/rng.h"
+#include "data/lines/lines.h"
+#include "data/shards.h"
 
 typedef struct tokens_dataset {
     tri_dataset base;
@@ -22,7 +24,7 @@ typedef struct tokens_dataset {
 
 static bool tokens_can(const tri_data_config *config)
 {
-    return tri_tokens_can(config->path);
+    return tri_tokens_can(config->path) || tri_tokens_is_lines(config);
 }
 
 static void tokens_close(tri_dataset *dataset)
@@ -273,10 +275,9 @@ static bool tokens_has(const tri_data_config *config, tri_data_part part)
     return part != TRI_PART_VALIDATION;
 }
 
-static tri_status tokens_open(const tri_data_config *config, tri_data_part part, tri_dataset **out)
+/* Token files at config->path. */
+static tri_status open_path(const tri_data_config *config, bool test, tri_dataset **out)
 {
-    const bool test = part == TRI_PART_TEST;
-    TRI_TRY(parts_check(config, part));
     char **training, **validation;
     size_t training_count, validation_count;
     if (tri_tokens_is_text(config->path)) {
@@ -297,9 +298,38 @@ static tri_status tokens_open(const tri_data_config *config, tri_data_part part,
     return status;
 }
 
+static tri_status open_lines(const tri_data_config *config, bool test, tri_dataset **out)
+{
+    char *folder = NULL;
+    bool whole = false;
+    tri_data_config tokens = *config;
+    tri_status status = tri_tokens_open_lines(config, test, &folder, &whole);
+    if (status == TRI_OK && strlen(folder) >= sizeof(tokens.path))
+        status = tri_fail(TRI_ECONFIG, "data.path: the path %s is too long", folder);
+    if (status == TRI_OK) {
+        strcpy(tokens.path, folder);
+        strcpy(tokens.tokenizer, "auto");
+        if (test && whole)
+            tokens.windows = TRI_WINDOWS_FIXED;
+        status = open_path(&tokens, test && !whole, out);
+    }
+    tri_free(folder);
+    return status;
+}
+
+static tri_status tokens_open(const tri_data_config *config, tri_data_part part, tri_dataset **out)
+{
+    const bool test = part == TRI_PART_TEST;
+    TRI_TRY(parts_check(config, part));
+    return tri_tokens_is_text(config->path) && tri_shards_can(config->path, TRI_LINES_ENDING) && !config->as_text
+               ? open_lines(config, test, out)
+           : tri_fs_is_folder(config->path) && tri_tokens_is_lines(config) ? open_lines(config, test, out)
+                                                                           : open_path(config, test, out);
+}
+
 const tri_dataset_ops tri_dataset_tokens = {
     .name = "tokens",
-    .does = "windows of a text's tokens: shards of `trireme data prepare`, .bin of llm.c or nanoGPT, or a .txt",
+    .does = "windows of a text's tokens: shards of `trireme data prepare`, .bin of llm.c or nanoGPT, .txt, or .jsonl",
     .can = tokens_can,
     .has = tokens_has,
     .splits = true,

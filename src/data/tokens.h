@@ -37,6 +37,12 @@ size_t tri_tokens_split(const tri_tokenizer *tokenizer, const void *text, size_t
 tri_status tri_tokens_open_text(const tri_data_config *config, bool validation, tri_tokenizer **tokenizer,
                                 tri_token_files *out);
 
+/* Whether data.path is JSON lines with texts. */
+bool tri_tokens_is_lines(const tri_data_config *config);
+/* The folder of their tokens, made if it is not there; tri_free() it. *whole: the test files have one of their own, of
+ * which all is the test's. */
+tri_status tri_tokens_open_lines(const tri_data_config *config, bool test, char **folder, bool *whole);
+
 /* The data set over token files in memory, for the fuzzer; takes over the files (also on failure). */
 /* Of data.test. */
 double tri_tokens_test_fraction(const tri_data_config *config);

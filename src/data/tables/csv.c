@@ -11,6 +11,7 @@
 
 #include "base/path.h"
 #include "data/formats.h"
+#include "data/lines/lines.h"
 #include "data/tables/labels.h"
 #include "data/tables/learn.h"
 
@@ -412,10 +413,11 @@ static tri_status csv_describe(const tri_dataset *dataset, tri_string *out)
 
 static tri_status open_source(const tri_data_config *config, tri_data_part part, tri_source *source)
 {
-    static const char *const names[][9] = {[TRI_PART_TRAIN] = {"train.csv", "train.tsv", "training.csv", NULL},
-                                           [TRI_PART_TEST] = {"test.csv", "test.tsv", NULL},
-                                           [TRI_PART_VALIDATION] = {"validation.csv", "validation.tsv", "val.csv",
-                                                                    "val.tsv", "valid.csv", "dev.csv", NULL}};
+    static const char *const names[][10] = {
+        [TRI_PART_TRAIN] = {"train.csv", "train.tsv", "training.csv", "train.jsonl", NULL},
+        [TRI_PART_TEST] = {"test.csv", "test.tsv", "test.jsonl", NULL},
+        [TRI_PART_VALIDATION] = {"validation.csv", "validation.tsv", "val.csv", "val.tsv", "valid.csv", "dev.csv",
+                                 "validation.jsonl", "val.jsonl", NULL}};
     char *start = tri_format("%s/", config->path), *path = NULL;
     if (start == NULL)
         return TRI_ENOMEM;
@@ -438,7 +440,7 @@ static bool csv_has(const tri_data_config *config, tri_data_part part)
 
 static bool csv_can(const tri_data_config *config)
 {
-    static const char *const endings[] = {".csv", ".csv.gz", ".tsv", ".tsv.gz"};
+    static const char *const endings[] = {".csv", ".csv.gz", ".tsv", ".tsv.gz", TRI_LINES_ENDING};
     if (tri_fs_is_folder(config->path))
         return csv_has(config, TRI_PART_TRAIN);
     for (size_t i = 0; i < TRI_COUNT_OF(endings); i++)
@@ -447,17 +449,46 @@ static bool csv_can(const tri_data_config *config)
     return false;
 }
 
+tri_status tri_lines_parse(const tri_data_config *config, tri_source *source, tri_dataset **out)
+{
+    tri_arena arena = {0};
+    tri_vector ignored = {.each = sizeof(char *)};
+    tri_string text = {0};
+    tri_source table = {0};
+    tri_data_config plain = *config;
+    plain.separator = TRI_SEPARATOR_COMMA;
+    plain.decimal = TRI_DECIMAL_POINT;
+    plain.header = TRI_HEADER_YES;
+    plain.encoding = TRI_ENCODING_UTF8;
+    tri_status status = tri_table_list_read(&arena, config->ignore, "data.ignore", &ignored);
+    if (status == TRI_OK)
+        status = tri_lines_to_csv(source, &ignored, &text);
+    if (status == TRI_OK)
+        status = tri_source_init(&table, text.text, text.nbytes, source->origin);
+    tri_source_fini(source);
+    tri_vector_fini(&ignored);
+    tri_arena_fini(&arena);
+    table.lines_before = -1; /* the header is ours */
+    if (status == TRI_OK)
+        status = tri_csv_parse(&plain, &table, out);
+    if (status == TRI_OK)
+        csv_of(*out)->converted = tri_string_detach(&text);
+    tri_string_fini(&text);
+    return status;
+}
+
 static tri_status csv_open(const tri_data_config *config, tri_data_part part, tri_dataset **out)
 {
     tri_source source = {0};
     TRI_TRY(tri_fs_is_folder(config->path) ? open_source(config, part, &source)
                                            : tri_source_open(&source, config->path));
-    return tri_csv_parse(config, &source, out);
+    return tri_path_ends_in(source.origin, TRI_LINES_ENDING) ? tri_lines_parse(config, &source, out)
+                                                             : tri_csv_parse(config, &source, out);
 }
 
 const tri_dataset_ops tri_dataset_csv = {
     .name = "csv",
-    .does = "a table, .csv or .tsv, also .gz; or a folder with train.csv, test.csv and validation.csv",
+    .does = "a table, .csv or .tsv, also .gz, or .jsonl; or a folder with train.csv, test.csv and validation.csv",
     .can = csv_can,
     .has = csv_has,
     .open = csv_open,

@@ -20,8 +20,10 @@ enum csv_state {
 
 tri_status tri_csv_rows_open(tri_csv_rows *rows, const tri_source *source, char separator)
 {
-    *rows =
-        (tri_csv_rows){.origin = source->origin, .separator = separator, .line = 1, .first = {.each = sizeof(size_t)}};
+    *rows = (tri_csv_rows){.origin = source->origin,
+                           .separator = separator,
+                           .line = 1 + source->lines_before,
+                           .first = {.each = sizeof(size_t)}};
     TRI_TRY(tri_stream_open(&rows->stream, source));
     TRI_TRY(tri_stream_next(&rows->stream, &rows->bytes, &rows->left));
     if (rows->left >= 3 && memcmp(rows->bytes, "\xef\xbb\xbf", 3) == 0) { /* the mark that some programs put first */
