@@ -138,7 +138,7 @@ def add(row, skipped, tests_of):
                 hosts.cut(1, how)
                 known.append(line_after(main, start, r"is gone|nothing heard|lost|not heard", 10, marks[0]))
                 other.append(line_after(guest, start, r"is gone|nothing heard|lost|not heard", 10, marks[1]))
-                line_after(main, start, r"goes on: step", 10, marks[0])
+                line_after(main, start, r": resumed, step", 10, marks[0])
                 time.sleep(draw.random())
                 mark, start = len(main.lines), time.monotonic()
                 hosts.heal(1, how)
@@ -172,7 +172,7 @@ def add(row, skipped, tests_of):
                 time.sleep(1 + draw.random())
                 mark, start = len(main.lines), time.monotonic()
                 hosts.cut_link(1, 2)
-                gaps.append(line_after(main, start, r"goes on: step", 20, mark))
+                gaps.append(line_after(main, start, r": resumed, step", 20, mark))
                 time.sleep(1 + draw.random())
                 named += "is left out of generation" in "".join(run.text() for run in (main, *others))
                 mark, start = len(main.lines), time.monotonic()
@@ -212,12 +212,12 @@ def add(row, skipped, tests_of):
         for _ in range(20 if args.long else 5):
             mark, start = len(run.lines), time.monotonic()
             run.signal(3, signal.SIGKILL)
-            if line_after(run, start, r"goes on: step", 20, mark) is None or line_after(run, start, r"is rank \d+ of generation", 20, mark) is None:
+            if line_after(run, start, r": resumed, step", 20, mark) is None or line_after(run, start, r"is rank \d+ of generation", 20, mark) is None:
                 break
             time.sleep(1)
             text = "".join(line for _, line in run.lines[mark:])
             asked += [float(ms) / 1000 for ms in re.findall(r"is rank \d+ of generation \d+, (\d+) ms", text)]
-            paused += [float(ms) / 1000 for ms in re.findall(r"generation \d+ goes on: step \d+ is made, (\d+) ms", text)[-1:]]
+            paused += [float(ms) / 1000 for ms in re.findall(r"generation \d+: resumed, step \d+ is done (\d+) ms", text)[-1:]]
         wrong = finish(args, elastic, run)
         texts = [limits(asked or [None], 1), limits(paused or [None], 0.2)]
         return (f"{len(asked)} times: in after {texts[0][0]}, the others held up {texts[1][0]}, {wrong or 'weights of one process'}",
@@ -243,7 +243,7 @@ def add(row, skipped, tests_of):
             os.kill(victim[1], signal.SIGKILL)
             start = time.monotonic()
             run = restart()
-            back.append(line_after(run, start, r"goes on: step", 60))
+            back.append(line_after(run, start, r": resumed, step", 60))
             return run
 
         def case(words, etcd):

@@ -71,13 +71,13 @@ def join(args, elastic, workers_in, name, before, address, words):
         mark, start = len(main.lines), time.monotonic()
         guest = elastic.Run(args.scratch, name, "-n", "1", "--join", where, *join_words, before=before[-1])
         line_after(guest, start, r"has the state after step", 60)
-        line_after(main, start, r"goes on: step", 60, mark)
+        line_after(main, start, r": resumed, step", 60, mark)
         rates += [float(rate) for rate in re.findall(r"has the state after step .* s \((\d+) MB/s\)", guest.text())]
-        held += [float(ms) for ms in re.findall(r"goes on: step \d+ is made, (\d+) ms", "".join(line for _, line in main.lines[mark:]))[:1]]
+        held += [float(ms) for ms in re.findall(r": resumed, step \d+ is done (\d+) ms", "".join(line for _, line in main.lines[mark:]))[:1]]
         mark = len(main.lines)
         for pid in elastic.ranks_of(guest.process.pid).values():
             os.kill(pid, signal.SIGTERM)
-        line_after(main, time.monotonic(), r"goes on: step", 60, mark)
+        line_after(main, time.monotonic(), r": resumed, step", 60, mark)
         guest.end()
     plain.append(socket_rate(before, address if before[-1] is before[0] else f"{NET}.2"))
     main.process.kill()  # a checkpoint of it would take its time

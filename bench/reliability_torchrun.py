@@ -65,7 +65,7 @@ class Ours:
             for at, line in self.run.lines[mark:]:
                 for number, count in re.findall(r"generation (\d+): (\d+) worker", line):
                     called[number] = int(count)
-                made = re.search(r"generation (\d+) goes on: step", line)
+                made = re.search(r"generation (\d+): resumed, step", line)
                 if made and called.get(made.group(1), 0) >= workers:
                     return at - start
             time.sleep(0.001)

@@ -72,7 +72,7 @@ class Chaos(elastic.Elastic):
         run = self.tie("checkpoint.every_steps=300", *STEPS)
         self.check(run, *STEPS)
         self.assertRegex(run.text(), r"differ before step \d+, and none has a majority: .* none of them counts")
-        self.assertRegex(run.text(), r"count for nothing: the run goes on from step \d*00, its newest checkpoint")
+        self.assertRegex(run.text(), r"count for nothing: the run continues from step \d*00, its newest checkpoint")
 
     @long_test
     def test_without_one_they_begin_with_the_weights_of_another_model_as_at_first(self):
@@ -80,7 +80,7 @@ class Chaos(elastic.Elastic):
         words = ("model.from=source", "checkpoint.every_epochs=0", *STEPS)
         run = self.tie(*words)
         self.check(run, *words)
-        self.assertIn("count for nothing: the run goes on from step 0", run.text())
+        self.assertIn("count for nothing: the run continues from step 0", run.text())
         self.assertNotIn("killed by signal", run.text())
 
     def test_what_they_begin_with_has_no_best_of_later_steps(self):
@@ -88,7 +88,7 @@ class Chaos(elastic.Elastic):
                  "train.eval_every_steps=100", *STEPS)
         run = self.tie(*words)
         self.check(run, *words)
-        self.assertIn("count for nothing: the run goes on from step 0", run.text())
+        self.assertIn("count for nothing: the run continues from step 0", run.text())
         self.assertEqual(json.loads((self.path / "tie/best/best.json").read_text())["step"], 100)  # no later one is better
 
     def test_repairs_of_a_worker_that_was_replaced_count_anew(self):

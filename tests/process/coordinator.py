@@ -104,12 +104,12 @@ class Coordinator(Elastic):
                 self.kill_worker(0)
             self.wait_until_over()
             self.assertIn("there was no launcher for 1 s: this run is saved and ends", self.log(1, name))
-            self.assertIn("is saved: --resume goes on", "".join(self.log(rank, name) for rank in range(3)))
+            self.assertIn("is saved: --resume continues", "".join(self.log(rank, name) for rank in range(3)))
             self.assertEqual(len(list((self.path / name / "checkpoints").glob("step-*"))), 1)
             told = self.start(name, "-n", "3", "--elastic", "1:8", "--alone", "1", *LONG, "train.steps=100000", "checkpoint.every_epochs=0")
             if not killed:  # all of them said how they ended: 3 where a slow machine made them lose each other before
                 self.assertIn(told.end(), (3, 130), told.text())
-                self.assertIn("is saved: --resume goes on", told.text())
+                self.assertIn("is saved: --resume continues", told.text())
             else:
                 told.process.send_signal(signal.SIGKILL)
                 told.end()

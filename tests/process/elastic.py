@@ -296,7 +296,7 @@ class Elastic(Runs):
             os.kill(other, signal.SIGKILL)
             os.kill(away, signal.SIGCONT)
             self.check(run, *words)
-            self.assertRegex(run.text(), r"what they have is older than what is saved: the run goes on from step \d+00, its newest checkpoint")
+            self.assertRegex(run.text(), r"what they have is older than what is saved: the run continues from step \d+00, its newest checkpoint")
 
     @long_test
     def test_a_spare_takes_the_place_of_one_that_is_missing(self):
@@ -327,7 +327,7 @@ class Elastic(Runs):
         for pid in ranks_of(run.process.pid).values():
             os.kill(pid, signal.SIGKILL)
         self.check(run, *SHORT)
-        self.assertIn("none of the workers so far is left: the run goes on from step", run.text())
+        self.assertIn("none of the workers so far is left: the run continues from step", run.text())
 
     def test_all_meet_at_a_checkpoint_that_is_due_by_time(self):
         words = ("train.verify_every=off", "checkpoint.every_s=0.02")
@@ -340,14 +340,14 @@ class Elastic(Runs):
         run = self.start_running("stopped", "-n", "2", "--elastic", "1:8", *LONG)
         run.process.send_signal(signal.SIGINT)
         self.assertEqual(run.end(), 130, run.text())
-        self.assertIn("is saved: --resume goes on", run.text())
+        self.assertIn("is saved: --resume continues", run.text())
         self.check(self.start("stopped", "-n", "3", "--elastic", "1:8", "--resume", "stopped", *LONG), *LONG)
 
     def test_a_launcher_that_is_asked_to_end_says_by_which_signal(self):
         run = self.start_running("asked", "-n", "2", "--elastic", "1:8", *LONG)
         run.process.send_signal(signal.SIGTERM)
         self.assertEqual(run.end(), 128 + signal.SIGTERM, run.text())
-        self.assertIn("is saved: --resume goes on", run.text())
+        self.assertIn("is saved: --resume continues", run.text())
 
     def test_what_cannot_be_is_refused(self):
         for words, says in (

@@ -29,10 +29,10 @@ comm: {timeout_s: 60}
 class Spread(Runs):
     def kill(self, run, *ranks):
         """At once; returns when the others go on."""
-        before = run.text().count("goes on: step")
+        before = run.text().count(": resumed, step")
         for pid in [pid for rank, pid in ranks_of(run.process.pid).items() if rank in ranks]:
             os.kill(pid, signal.SIGKILL)
-        self.assertTrue(run.wait_for("goes on: step", before + 1), run.text())
+        self.assertTrue(run.wait_for(": resumed, step", before + 1), run.text())
 
     def flip(self, run, *words):
         done = chaos(self.path / run.name, *words, "--faults", "corrupt")
@@ -75,14 +75,14 @@ class Slices(Spread):
             pass
         self.kill(run, 1, 3)
         self.check(run, *words)
-        self.assertRegex(run.text(), r"2 of the 4 parts .* are lost .* goes on from step [2-9]00, its newest checkpoint")
+        self.assertRegex(run.text(), r"2 of the 4 parts .* are lost .* continues from step [2-9]00, its newest checkpoint")
 
     def test_two_partners_and_no_checkpoint_begin_the_run_anew(self):
         run = self.start_running("gone", "-n", "4", "--elastic", "2:8", "parallel.sync=zero2", "checkpoint.every_epochs=0")
         for pid in [ranks_of(run.process.pid)[rank] for rank in (0, 2)]:
             os.kill(pid, signal.SIGKILL)
         self.check(run)
-        self.assertRegex(run.text(), r"2 of the 4 parts \(0, ...\) of the state after step \d+ are lost with the workers .* begins anew\n")
+        self.assertRegex(run.text(), r"2 of the 4 parts \(0, ...\) of the state after step \d+ are lost with the workers .* starts again from step 0\n")
 
     def test_bits_that_flip_in_parts_and_mirrors_are_repaired_from_each_other(self):
         """Rank 0, which tells of it, is killed then: the next one has its lines of metrics.jsonl."""
@@ -120,7 +120,7 @@ class Slices(Spread):
                 break
         self.assertEqual((run.end(), self.hash_of(run)), (0, self.weights(words[0])), run.text())
         self.assertRegex(run.text(), riddle)
-        self.assertRegex(run.text(), r"count for nothing: the run goes on from step \d+00, its newest checkpoint")
+        self.assertRegex(run.text(), r"count for nothing: the run continues from step \d+00, its newest checkpoint")
 
     def test_partners_that_are_asked_to_leave_take_turns(self):
         run = self.start_running("leave", "-n", "4", "--elastic", "2:8", "parallel.sync=zero1")

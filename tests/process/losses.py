@@ -42,7 +42,7 @@ class Losses(Runs):
         (self.path / "flips").write_text("0 corrupt 2\n0.3 corrupt 2\n")
         subprocess.run([TRIREME, "chaos", "lost", "--schedule", "flips"], cwd=self.path, check=True, stdout=subprocess.DEVNULL)
         self.assertTrue(run.wait_for("rank 2 ended with exit code 1; started again"), run.text())
-        self.assertTrue(run.wait_for("generation 2 goes on"), run.text())
+        self.assertTrue(run.wait_for("generation 2: resumed"), run.text())
         run.process.terminate()
         self.assertEqual(run.end(), 128 + signal.SIGTERM, run.text())
         self.assertRegex(run.text(), r"rank 2 \(.*\) differ again before step \d+, after 1 repairs \(train.guard_limit\): .* it leaves")

@@ -253,7 +253,7 @@ class Observe(unittest.TestCase):
             self.assertEqual({rank: len(made) for rank, made in steps.items()}, {0: 10, 1: 10, 2: 10})
             self.assertEqual([steps[1], steps[2]], [steps[0]] * 2)
         lines = self.end(launcher)
-        self.assertNotIn("have not told in time", lines)
+        self.assertNotIn("did not send theirs in time", lines)
 
     def test_a_window_of_which_workers_hear_too_late_is_tried_again(self):
         """The first worker, which says from which step on all trace, is a second behind the others."""

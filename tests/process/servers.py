@@ -256,11 +256,11 @@ class Servers(unittest.TestCase):
         self.assertEqual(re.findall(r"weights: xxh3 (\w+)", said), [alone], said)
 
     def test_a_killed_server_without_a_backup_and_without_a_checkpoint_begins_the_run_anew(self):
-        self.goes_back([3], "there is no checkpoint in killed yet: the run begins anew", "checkpoint.every_epochs=0")
+        self.goes_back([3], "there is no checkpoint in killed yet: the run starts again from step 0", "checkpoint.every_epochs=0")
 
     def test_more_servers_that_are_killed_than_hold_each_block_take_the_run_back(self):
         rows = [("checkpoint.every_steps=20", r"goes back from step \d+ to step \d*[02468]0, its newest checkpoint"),
-                ("checkpoint.every_epochs=0", "there is no checkpoint in killed yet: the run begins anew")]
+                ("checkpoint.every_epochs=0", "there is no checkpoint in killed yet: the run starts again from step 0")]
         for word, text in rows:
             with self.subTest(word):
                 subprocess.run(["rm", "-rf", "killed", "alone"], cwd=self.path, check=True)

@@ -113,7 +113,7 @@ class Ssh(Coordinator):
         self.assertTrue(second.wait_for("is there again, and worker", 3), second.text())
         second.process.send_signal(signal.SIGINT)
         self.assertEqual(second.end(), 130, second.text())
-        self.assertIn("which is saved: --resume goes on", second.text())
+        self.assertIn("which is saved: --resume continues", second.text())
         self.assertNotIn("killed by signal", second.text())
         self.assertEqual((workers_in(self.path), self.attendants()), ({}, []))
 

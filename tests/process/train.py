@@ -755,7 +755,7 @@ class Train(unittest.TestCase):
                                 *words, code=1)  # the model is another one
             _, err = self.train("--resume", str(run), "train.steps=24", "train.batch=30", "optim.momentum=0.5", *words)
             self.assertRegex(err, r"train.batch 60 -> 30, optim.momentum \S+ -> 0.5")
-            self.assertIn("an epoch has 34 steps, and had 17: the run was at epoch 1.294 and goes on at epoch 0.6471, so that "
+            self.assertIn("an epoch has 34 steps, and had 17: the run was at epoch 1.294 and continues at epoch 0.6471, so that "
                           "samples of 0.6471 epochs are used again", err)
             self.assertEqual((run / "ledger.1").stat().st_size, 64 + 8 * 22)
             _, err = self.train("--resume", str(run), "train.steps=25", *words)

@@ -62,7 +62,7 @@ tri_status tri_job_slices_follow(tri_job *job, bool with_state, bool saves)
     return status;
 }
 
-/* Everybody goes on only if rank 0's part went well; the others fail with its message through the group. */
+/* All ranks continue only if rank 0's part went well; else the others fail with its message through the group. */
 static tri_status agree(tri_job *job, tri_status status)
 {
     if (status != TRI_OK && job->world > 1)
@@ -136,11 +136,10 @@ static tri_status data_check(tri_job *job, const char *path, const tri_checkpoin
         snprintf(what, sizeof(what), "%" PRId64 " samples (%s) there, %" PRId64 " (%s) here", manifest->data_count,
                  manifest->data_shape, data->count, data->shape);
     if (job->config.checkpoint.other_data == TRI_OTHER_DATA_STOP)
-        return tri_fail(
-            TRI_ECONFIG,
-            "%s was made on other training data: %s (checkpoint.other_data=continue goes on with these, and marks "
-            "the run as not reproducible)",
-            path, what);
+        return tri_fail(TRI_ECONFIG,
+                        "%s was made on other training data: %s (checkpoint.other_data=continue uses these, and marks "
+                        "the run as not reproducible)",
+                        path, what);
     tri_log(TRI_LOG_WARN, "%s was made on other training data: %s", path, what);
     snprintf(job->bits, sizeof(job->bits), "not reproducible (resumed on other training data)");
     return TRI_OK;
@@ -159,7 +158,7 @@ static void kernels_check(tri_job *job, const char *path, const tri_checkpoint_m
     snprintf(job->bits, sizeof(job->bits), "not reproducible (resumed with other kernels)");
 }
 
-/* What other steps of an epoch, and other ones in all, mean for a run that goes on at `step`. */
+/* What other steps of an epoch, and other ones in all, mean for a run that continues at `step`. */
 static void schedule_tell(const tri_job *job, const tri_config *before, int64_t step)
 {
     tri_sampler sampler = job->sampler;
@@ -182,7 +181,7 @@ static void schedule_tell(const tri_job *job, const tri_config *before, int64_t 
     if (epoch != job->steps_per_epoch)
         tri_log(TRI_LOG_WARN,
                 "an epoch has %" PRId64 " steps, and had %" PRId64
-                ": the run was at epoch %.4g and goes on at epoch %.4g, so "
+                ": the run was at epoch %.4g and continues at epoch %.4g, so "
                 "that samples of %.4g epochs are %s",
                 job->steps_per_epoch, epoch, at, at_now, at_now < at ? at - at_now : at_now - at,
                 at_now < at ? "used again" : "left out");
@@ -312,7 +311,7 @@ tri_status tri_job_resume_weights(tri_job *job, const char *run_folder)
     if (job->rank == 0)
         tri_log(TRI_LOG_WARN,
                 "all workers begin with the mean of the weights of step %lld; what parallel.sync %s and "
-                "the optimizer know besides begins anew",
+                "the optimizer know besides starts again",
                 (long long)step, tri_sync_kind_word(job->config.parallel.sync));
     job->first_step = job->step = job->saved_step = step;
     return TRI_OK;
@@ -323,7 +322,7 @@ tri_status tri_job_resume_weights(tri_job *job, const char *run_folder)
 enum { COPY_HERE = -1, COPY_GONE = -2 };
 
 /* Rank 0: the step before which the run that is resumed had made its copy, with the checkpoint of that step; 0: before
- * its first one; COPY_HERE: where it goes on; COPY_GONE: that checkpoint is not there. */
+ * its first one; COPY_HERE: where it continues; COPY_GONE: that checkpoint is not there. */
 static tri_status copy_find(tri_job *job, const char *run_folder, int64_t *copied, char **path)
 {
     const int64_t every = job->config.checkpoint.every_steps;
@@ -396,7 +395,7 @@ tri_status tri_job_resume(tri_job *job, const char *run_folder)
     tri_status status = job->rank == 0 ? load_newest(job, run_folder, &step) : tri_job_slices_follow(job, true, false);
     if (tri_job_has_own_weights(job) && job->rank == 0 && status != TRI_OK)
         status =
-            tri_fail_context(status, "parallel.sync %s goes on with the ranks it had (model.from takes weights alone)",
+            tri_fail_context(status, "parallel.sync %s resumes with the ranks it had (model.from takes weights alone)",
                              tri_sync_kind_word(job->config.parallel.sync));
     TRI_TRY_IN(loaded(job, status, true, &step), "while resuming %s", run_folder);
     TRI_TRY(tri_features_spread(job));

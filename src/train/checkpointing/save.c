@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * save.c: when a run is saved, and in what order: the ranks agree, each copies what it holds, and a thread of each
- * writes its part while training goes on. Nothing of the training depends on whether that succeeds.
+ * writes its part while training continues. Nothing of the training depends on whether that succeeds.
  *
  * By time, and at the ends of epochs, rank 0 decides, since clocks differ: the others hear it at steps that all know.
  *
@@ -27,7 +27,7 @@
 #include "train/features/sample_audit.h"
 #include "train/features/verify.h"
 
-#define COST_FACTOR  20 /* an epoch's end waits for no save that takes more of the training than 1 in so many */
+#define COST_FACTOR  20 /* an epoch's end waits for no save that takes more than 1/COST_FACTOR of the training */
 #define FAILED_NS    (3 * TRI_NS_PER_S) /* what a save that failed counts as, at least */
 #define LOOK_NS      (TRI_NS_PER_S / 4) /* between looks at the clock, where all ranks hear of them */
 #define LOOK_MAX     1000               /* steps between them */
@@ -107,7 +107,7 @@ static tri_status form(tri_job *job)
         *(volatile float *)&saver->copy[i] = 0;
     if (!saver->copy)
         return tri_fail(TRI_ENOMEM,
-                        "no memory for the copy that is written while training goes on (%lld bytes): "
+                        "no memory for the copy that is written during training (%lld bytes): "
                         "checkpoint.async=false does without",
                         (long long)count * (long long)sizeof(float));
     return TRI_OK;
@@ -162,7 +162,7 @@ static void work_end(tri_job *job, save_work *work)
         if (target->status != TRI_OK && target->level >= 0)
             saver_of(job)->level_step[target->level] = -1;
         if (target->status != TRI_OK && target->level == 0 && job->saved_step == work->manifest.step)
-            job->saved_step = -1; /* which goes on to who joins */
+            job->saved_step = -1; /* which is sent to ranks that join */
     }
     save_work_fini(work);
 }
@@ -392,7 +392,7 @@ static tri_status save_levels(tri_job *job, int64_t wanted, bool lasting)
             saver->level_step[i] = job->step;
         }
     job->saved_step = job->step;
-    /* A run that goes on from here has the lines and the entries so far. */
+    /* A run that resumes from here has the lines and the entries so far. */
     tri_features_files_flush(job);
     if (job->rank == 0 && tri_job_ledger_is_kept(job))
         snprintf(work->ledger, sizeof(work->ledger), "%s/ledger", job->run_folder);

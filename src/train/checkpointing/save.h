@@ -70,7 +70,8 @@ void save_work_release(save_work *work);
 void save_target_begin(const tri_job *job, const save_work *work, save_target *target, bool first);
 
 /* save_servers.c: asks the parameter servers to write what work->manifest.step says, or with backup workers a later
- * step. Not accepted: it was told why, and the work is as it was. *given_up becomes true when a server is lost. */
+ * step. Not accepted: the reason was logged, and the work is as it was. *given_up becomes true when a server is lost.
+ */
 tri_status save_work_ask(tri_job *job, save_work *work, atomic_bool *given_up, bool *accepted);
 /* What the servers' notes say of pushes goes to the manifest. */
 void save_work_mixed(save_work *work, const char *notes);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * save_servers.c: a checkpoint that parameter servers write: the leader of the workers makes the folder, says after
- * which step, and goes on with the training; its thread makes the checkpoint when all servers have told.
+ * which step, and continues training; its thread makes the checkpoint when all servers have answered.
  *
  * Where a server cannot (it does not see the folder, the view has just changed) the leader fetches everything and
  * writes it itself, as before.

@@ -149,7 +149,7 @@ static bool has_checkpoints(const tri_job *job, const char *run_folder)
     return has;
 }
 
-/* dataset.yaml of the run that it goes on with; nothing, where that has no checkpoint and another begins. Rank 0. */
+/* dataset.yaml of the run that it resumes; nothing, where that has no checkpoint and another begins. Rank 0. */
 static tri_status info_read(tri_job *job, const tri_job_setup *setup, const char *path, tri_string *out)
 {
     char *text = NULL;

@@ -32,8 +32,8 @@ int tri_job_threads(const tri_config *config, int local_count);
 void tri_job_split_shards(tri_job *job);
 /* build.c: data whose classes are numbered as the job's are. */
 tri_status tri_job_open_data(const tri_job *job, tri_data_part part, tri_dataset **dataset);
-/* Also finds the number of steps, and the job's names of classes: those of the run that it goes on with, else those of
- * the data. setup NULL: it goes on with none. Collective over the job's comm, if it has one. */
+/* Also finds the number of steps, and the job's names of classes: those of the run that it resumes, else those of
+ * the data. setup NULL: it resumes none. Collective over the job's comm, if it has one. */
 tri_status tri_job_open_train_data(tri_job *job, const tri_job_setup *setup, tri_dataset **dataset);
 /* For what this rank moves (job->shares). */
 tri_status tri_job_open_optim(tri_job *job);
@@ -49,7 +49,7 @@ tri_status tri_job_build_store(tri_job *job, const tri_dataset_info *info);
 tri_status tri_job_build_graph(tri_job *job);
 /* Store and optimizer of another rank's role, its share alone, without values. */
 tri_status tri_job_build_mirror(tri_job *job, int rank, tri_state_shard *shard);
-/* ids.c, collective: trace_id is found, and the log told who this is. The span of a rank, or of the steps that it
+/* ids.c, collective: trace_id is found, and the log knows who this is. The span of a rank, or of the steps that it
  * traces from `step` on (-1: of all); the same as what the log's lines belong to. */
 tri_status tri_job_ids_meet(tri_job *job);
 void tri_job_span_id(const tri_job *job, int rank, int64_t step, char span[TRI_SPAN_ID_NBYTES]);

@@ -225,7 +225,7 @@ static tri_status store_build(tri_job *job, const tri_model *model)
     return store_make(job, model);
 }
 
-/* An option that changes nothing is told. */
+/* An option that changes nothing is reported. */
 static void precision_check(const tri_job *job, const tri_graph_config *config)
 {
     if (job->graph && config->training && config->precision != TRI_F32 && job->rank == 0 &&

@@ -176,7 +176,7 @@ tri_status tri_config_unmet(const tri_config *config, const char *format, const 
 /* Warns about each of these options that has no effect in this run, once its layout and the format of its data are
  * known. */
 void tri_config_unused_tell(const tri_config *config, const char *format, const char *const *overrides);
-/* batch_fit.c: finds train.batch where it is auto, for so many ranks on this machine. */
+/* batch_fit.c: finds train.batch where it is auto, for `ranks` ranks on this machine. */
 tri_status tri_batch_fit(tri_config *config, int ranks);
 /* Parts of tri_config_check(). loss_scale.c: */
 tri_status tri_loss_scale_check(const tri_config *config);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * config_model.c: the part of `model:` that is the trainer's: where its weights come from, what stands still, what
- * begins anew. What is left is nn/'s.
+ * is initialized. What is left is nn/'s.
  */
 #include <fnmatch.h>
 #include <string.h>
@@ -69,7 +69,7 @@ tri_status tri_config_model_split(tri_config *config)
     TRI_TRY(patterns_read(config, "freeze", &config->freeze));
     TRI_TRY(patterns_read(config, "reinit", &config->reinit));
     if (config->reinit.count > 0 && !config->from)
-        return tri_fail(TRI_ECONFIG, "model.reinit: wants model.from: without it every parameter begins anew");
+        return tri_fail(TRI_ECONFIG, "model.reinit requires model.from: without it every parameter is initialized");
     return TRI_OK;
 }
 

@@ -12,7 +12,7 @@
 tri_status tri_dataset_info_save(const tri_dataset_info *info, const tri_class_names *names, const char *path);
 tri_status tri_dataset_info_load(const char *path, tri_dataset_info *info, tri_arena *names_arena,
                                  tri_class_names *names);
-/* The same from its text, of at most so many bytes. */
+/* The same from its text, of at most `nbytes` bytes. */
 #define TRI_DATASET_INFO_LIMIT ((size_t)64 << 20)
 tri_status tri_dataset_info_parse(const char *text, size_t nbytes, const char *path, tri_dataset_info *info,
                                   tri_arena *names_arena, tri_class_names *names);

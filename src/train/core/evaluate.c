@@ -51,7 +51,7 @@ static tri_status evaluate_batch(tri_job *job, int64_t step)
     return TRI_OK;
 }
 
-/* Asked after every so many batches, since the answer is a message of all ranks. */
+/* Asked every few batches, since the answer is a message of all ranks. */
 #define STOP_BATCHES 8
 
 /* Whether a signal asks some rank to stop: the same answer on all of them. Where ranks come and go, one that is asked
@@ -130,7 +130,7 @@ tri_status tri_job_evaluate_and_tell(tri_job *job)
         snprintf(regression, sizeof(regression), "  %s mae %.4g", part, test->mae);
     if (!isnan(test->r2))
         snprintf(regression + strlen(regression), 48, "  r2 %.4f", test->r2);
-    if (job->console && job->trained_s > 0) /* a run that was over is told by its end */
+    if (job->console && job->trained_s > 0) /* the end of a run prints its own result */
         tri_console_line(job->console, "epoch %.4g  step %lld  loss %.4f  %s loss %.4f%s%s%s  %.0f samples/s",
                          job->record.epoch, (long long)job->step, job->record.known_loss, part, test->loss, accuracy,
                          perplexity, regression, job->trained_samples / job->trained_s);

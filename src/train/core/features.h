@@ -15,7 +15,7 @@
 #include "train/core/job.h"
 
 /* The order counts. The loss scale judges a step before the guards do; weights are verified before others see them; a
- * checkpoint is written after the evaluation of its step. In the reverse order, at the end: a save that is told in
+ * checkpoint is written after the evaluation of its step. In the reverse order, at the end: a save that is logged in
  * metrics.jsonl ends before that is closed, and TensorBoard's file is closed after it has read the last lines. */
 #define TRI_FEATURE_LIST(X)                                                                                            \
     X(chaos, CHAOS)                                                                                                    \
@@ -94,7 +94,7 @@ typedef struct tri_feature {
     void (*span)(const tri_job *job, const char *what, int64_t start_ns, int64_t end_ns);
     void (*batch_wait)(const tri_job *job, bool begins);
     void (*batch_taken)(tri_job *job, const tri_loader_batch *batch);
-    /* One batch of an evaluation went forward; the evaluation is done, and told (collective). */
+    /* One batch of an evaluation went forward; the evaluation is done and logged (collective). */
     void (*evaluated_batch)(tri_job *job, const tri_batch *batch);
     tri_status (*evaluated)(tri_job *job);
     /* Something for a time line of the run. */

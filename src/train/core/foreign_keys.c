@@ -90,7 +90,7 @@ const tri_foreign_key tri_foreign_keys[] = {
     {"loss", NULL, LOSS_FOLLOWS},
     {"loss_fn", NULL, LOSS_FOLLOWS},
     {"criterion", NULL, LOSS_FOLLOWS},
-    {"metrics", NULL, "accuracy, and of tokens perplexity, are always told"},
+    {"metrics", NULL, "accuracy, and of tokens perplexity, are always reported"},
     {"gradient_checkpointing", NULL, "gpt2 and llama have model.checkpoint=true"},
     {"activation_checkpointing", NULL, "gpt2 and llama have model.checkpoint=true"},
     {"label_smoothing", NULL, "want model.smoothing"},

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * form.c: what of a job is made for the ranks that it has now: the sync, the loaders, and what rank 0 does for all.
- * Where ranks come and go it is made anew each time (reform.c).
+ * Where ranks come and go it is made again each time (reform.c).
  */
 #include <stdio.h>
 #include <string.h>
@@ -294,8 +294,7 @@ tri_status tri_job_check_equal(tri_job *job)
     tri_group_name_next(job->group, "");
     for (int i = 0; i < job->world * EQUAL_COUNT && status == TRI_OK; i++) {
         int rank = i / EQUAL_COUNT, what = i % EQUAL_COUNT, first = equal_to(job, rank, what);
-        bool own =
-            what == EQUAL_WEIGHTS && job->elastic.on && tri_job_has_own_weights(job); /* and of a run that goes on */
+        bool own = what == EQUAL_WEIGHTS && job->elastic.on && tri_job_has_own_weights(job); /* and of a resumed run */
         if (!own && all[i] != all[first * EQUAL_COUNT + what])
             status = tri_fail(TRI_EMISMATCH, "rank %d has another %s than rank %d (rank %d: %s)", rank,
                               equal_names[what], first, job->rank, kernels);
@@ -318,7 +317,7 @@ static tri_status place_open(const tri_job *job, const char *folder, bool furthe
     return further ? tri_checkpoint_own(folder, job->run_folder) : TRI_OK;
 }
 
-/* Of an earlier run that made steps: what this one writes anew. Its checkpoints have a call of their own. */
+/* Files of an earlier run that made steps, which this one writes again. Its checkpoints have a call of their own. */
 static tri_status files_set_aside(const char *run_folder)
 {
     static const char *const names[] = {"metrics.jsonl", "config.yaml", "ledger"};
@@ -331,13 +330,13 @@ static tri_status files_set_aside(const char *run_folder)
         if (!tri_fs_exists(path))
             continue;
         TRI_TRY(tri_path_set_aside(path, &to));
-        tri_log(TRI_LOG_WARN, "%s is of an earlier run, and this one begins anew: it is %s now", path, to);
+        tri_log(TRI_LOG_WARN, "%s belongs to an earlier run, and this one starts from step 0: it is now %s", path, to);
         tri_free(to);
     }
     return TRI_OK;
 }
 
-/* A further place that cannot be written now is told of here and at every save. */
+/* A further place that cannot be written now is reported here and at every save. */
 static tri_status places_open(const tri_job *job)
 {
     tri_checkpoint_levels levels;

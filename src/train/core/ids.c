@@ -2,7 +2,7 @@
  *
  * ids.c: the ids by which log lines, metrics and traces of this run are found together, the same on all ranks.
  *
- * A program that was given a trace id has set it (tri_log_who_set()); else a run that goes on has it in its metrics;
+ * A program that was given a trace id has set it (tri_log_who_set()); else a resumed run has it in its metrics;
  * else rank 0 makes one.
  */
 #include <stdio.h>

@@ -145,7 +145,7 @@ static tri_status weights_read(tri_job *job, tri_job_arrays *arrays)
     if (!slices)
         return TRI_ENOMEM;
     tri_status status = tri_job_arrays_slices(arrays, 0, slices);
-    if (status == TRI_OK && !job->source) /* closed with the first generation of a run that begins anew */
+    if (status == TRI_OK && !job->source) /* closed with the first generation of a run that starts again */
         status = tri_pretrained_open(job->config.from, &job->source);
     if (status == TRI_OK)
         status = order_check(job);
@@ -222,7 +222,7 @@ void tri_job_initial_print(const tri_job *job, tri_console *console)
     if (job->config.from && job->step == 0)
         tri_console_line(console, "weights from %s: %d parameters", job->config.from, params->entry_count - anew);
     if (anew > 0 && job->step == 0)
-        tri_console_line(console, "begun anew: %d of %d parameters", anew, params->entry_count);
+        tri_console_line(console, "initialized: %d of %d parameters", anew, params->entry_count);
     if (frozen > 0)
         tri_console_line(console, "frozen: %d of %d parameters, %lld of %lld elements", frozen, params->entry_count,
                          (long long)frozen_count, (long long)count);

@@ -11,7 +11,7 @@
 tri_status tri_job_model_find(tri_job *job, const tri_job_setup *setup);
 /* What data.tokenizer: auto stands for, as rank 0 finds it. */
 tri_status tri_job_tokenizer_find(tri_job *job, const tri_job_setup *setup);
-/* Rank 0's text, of at most so many bytes, on all ranks of more than one; the others' is empty. what: for messages. */
+/* Rank 0's text, of at most `nbytes` bytes, on all ranks of more than one; the others' is empty. what: for messages. */
 tri_status tri_job_text_spread(tri_job *job, tri_string *text, size_t limit, const char *what);
 /* Marks what model.freeze names, in job->frozen. */
 tri_status tri_job_freeze(tri_job *job, const tri_model *model);

@@ -49,7 +49,7 @@ static tri_status isa_agree(const tri_job *job, bool native, tri_isa *isa)
     return status;
 }
 
-/* --- a run that goes on --- */
+/* --- a resumed run --- */
 
 /* What the newest checkpoint was made with, as far as this rank sees it; "": not known. */
 static void kernels_find(const tri_job *job, const char *run_folder, char *kernels, size_t nbytes)

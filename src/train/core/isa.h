@@ -8,7 +8,7 @@
 #include "train/core/job.h"
 
 /* Sets the instruction set of kernels, the same on all ranks of a job; before anything is computed. resume: run folder
- * that the job goes on from, or NULL. With workers that come and go it finds elastic.isa alone, and sets nothing. */
+ * that the job resumes from, or NULL. With workers that come and go it finds elastic.isa alone, and sets nothing. */
 tri_status tri_job_isa_settle(tri_job *job, const char *resume);
 /* Sets the one that the members have agreed on. TRI_EMISMATCH: this one cannot have it. */
 tri_status tri_job_isa_take(const tri_job *job, tri_isa common);

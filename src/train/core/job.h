@@ -76,7 +76,7 @@ typedef struct tri_job_rates {
 } tri_job_rates;
 
 /* plan.c: what a rank allocates for a run, bytes; data sets, input batches and buffers of links are not counted.
- * snapshot: of what it writes of a checkpoint, where that goes on beside the training. gradients: with partial sums and
+ * snapshot: of what it writes of a checkpoint, if it is written during training. gradients: with partial sums and
  * what compressed sums keep; activations: with scratch of ops, and what crosses between stages; apart: if no two shared
  * memory. */
 typedef struct tri_job_memory {
@@ -119,7 +119,7 @@ typedef struct tri_job_elastic {
     bool leaves;              /* then: this one does */
     const char *leave_reason; /* this rank shall leave; NULL: it shall not */
     bool wished;              /* with this step it said that it wants to, */
-    int leavers;              /* as so many do */
+    int leavers;              /* as this many do */
     char *resume;             /* run folder that the first generation continues, or NULL */
     bool or_begin;            /* with resume: begins where that run has no checkpoint yet */
     tri_dataset *data;        /* of training */
@@ -165,7 +165,7 @@ typedef struct tri_job_assignment {
     tri_mesh wish; /* sizes that the configuration gives */
     char cut_at[sizeof(((tri_parallel_config *)NULL)->cut_at)];
     bool even;                     /* data ranks must be a power of two */
-    tri_assignment_state state;    /* that the generation goes on with */
+    tri_assignment_state state;    /* that the generation continues from */
     tri_shard_set now;             /* of this generation; its own params and optim are those of the job */
     tri_shard_set kept;            /* what was here before, until all have what they shall have */
     tri_scalar_state kept_scalars; /* what of that is no array; acted: as in the job */
@@ -204,7 +204,7 @@ struct tri_job {
     tri_class_names names;  /* and what its classes are called; in: */
     tri_arena names_arena;
     struct tri_table *table; /* held: what the columns of its data mean; NULL: they are no table */
-    bool forward_only;       /* a trained model is looked at: the graph has no way down */
+    bool forward_only;       /* eval, predict: the graph has no backward pass */
 
     tri_shape unordered;       /* image that the model flattens in no stated order; ndim 0: there is none */
     tri_pretrained *source;    /* rank 0, while the job is built: what model.from names; else NULL */

@@ -139,7 +139,7 @@ tri_status tri_job_print_result(tri_job *job)
 tri_status tri_job_stopped(const tri_job *job)
 {
     return tri_fail(TRI_ECANCELED, "stopped by a signal after step %lld%s", (long long)job->step,
-                    job->run_folder ? ", which is saved: --resume goes on" : "");
+                    job->run_folder ? ", which is saved: --resume continues" : "");
 }
 
 bool tri_job_evaluation_is_cut(const tri_job *job)

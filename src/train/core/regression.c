@@ -10,7 +10,7 @@
 #include "data/tables/table.h"
 #include "train/core/regression.h"
 
-#define MOST_NUMBERS INT64_C(64) /* of a target: of more, such as images, R2 is not told */
+#define MOST_NUMBERS INT64_C(64) /* of a target: of more, such as images, R2 is not computed */
 #define ABSOLUTE     3           /* column of the loss */
 #define SQUARES      TRI_LOSS_COLUMNS
 #define FIRST_NUMBER (TRI_LOSS_COLUMNS + 1)

@@ -146,7 +146,7 @@ static tri_status run_pipeline(tri_job *job, const tri_loader_batch *loaded)
     return TRI_OK;
 }
 
-/* All of this rank's shards: at once, so that buckets leave while the backward pass goes on; or piece by piece. */
+/* All of this rank's shards: at once, so that buckets leave during the backward pass; or piece by piece. */
 static tri_status accumulate(tri_job *job, const tri_loader_batch *loaded)
 {
     if (job->pipeline)
@@ -298,7 +298,7 @@ static tri_status doubt(tri_job *job, tri_status status, bool *same)
 }
 
 /* Likewise where a part of the state and its mirror were not the same: what guards and the loss scale have judged by
- * then is judged anew. */
+ * then is judged again. */
 static tri_status step_agree(tri_job *job, const tri_loader_batch *loaded, tri_sync_slice *slice)
 {
     const tri_step_record begun = job->record;

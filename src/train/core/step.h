@@ -14,7 +14,7 @@ void tri_accumulation_plan(tri_job *job);
 tri_status tri_accumulation_open(tri_job *job);
 void tri_accumulation_close(tri_job *job);
 void tri_accumulation_step(tri_job *job);
-/* control.c (control.h): the sum over all ranks is started; there; told to all that want it. Whether control data
+/* control.c (control.h): the sum over all ranks is started; there; read by all features. Whether control data
  * travel with each step. */
 void tri_job_control_send(tri_job *job);
 tri_status tri_job_control_wait(tri_job *job);
@@ -46,7 +46,7 @@ tri_status tri_job_flops_meet(tri_job *job);
 bool tri_job_counts_entry(const tri_job *job, const tri_param *entry);
 /* Norm of the mean gradient, from the sums that the sync has here. */
 tri_status tri_job_gradient_norm(tri_job *job, double *norm);
-/* scalar_state.c. had_state: one step behind, it has not told of the last one. */
+/* scalar_state.c. had_state: one step behind, it has not logged the last one. */
 tri_scalar_state tri_scalar_state_of(const tri_job *job);
 tri_status tri_scalar_state_take(tri_job *job, const tri_scalar_state *scalars, bool had_state);
 

@@ -123,7 +123,7 @@ static tri_status build(tri_job *job, const tri_trained_setup *setup)
     tri_vector overrides;
     tri_dataset_info info;
     tri_status status = overrides_make(setup->overrides, &overrides);
-    /* As a run that goes on: its weights come from the checkpoint, wherever they began. */
+    /* As a resumed run: its weights come from the checkpoint, wherever they began. */
     const tri_job_setup given = {
         .config = setup->trained->config, .overrides = overrides.items, .resume = setup->trained->checkpoint};
     if (status == TRI_OK)

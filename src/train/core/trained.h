@@ -30,7 +30,7 @@ typedef struct tri_trained_setup {
     tri_comm *comm;               /* borrowed; NULL: one rank */
     int64_t rows;                 /* of one run of the graph, which is then one shard; 0: as in training */
 } tri_trained_setup;
-/* A job with graph and weights, without a way down; collective over comm. */
+/* A job with graph and weights, without a backward pass; collective over comm. */
 tri_status tri_trained_open(const tri_trained_setup *setup, tri_job **out);
 
 /* Answers of a model to samples that come one by one. */

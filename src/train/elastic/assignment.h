@@ -36,7 +36,7 @@ bool tri_assignment_note_read(const char *text, tri_assignment_note *out);
 typedef struct tri_assignment_state {
     int64_t generation, step; /* generation 0: there is none that they have whole */
     int64_t lost_step;        /* newest step of which there is something but not all; -1: none */
-    int lost, roles;          /* then: roles that are missing, of so many; */
+    int lost, roles;          /* then: roles that are missing, of `roles`; */
     int first_lost;           /* the first of them */
 } tri_assignment_state;
 tri_assignment_state tri_assignment_find(const tri_assignment_note *notes, int count);
@@ -52,7 +52,7 @@ int tri_role_count(const tri_mesh *mesh);
  * two. */
 bool tri_assignment_mirror(const tri_mesh *mesh, const int *host, int *room, int *of);
 
-/* The largest layout like `wish` that so many ranks can make; returns how many ranks that takes. Fewer tensor ranks and
+/* The largest layout like `wish` that `ranks` ranks can make; returns how many ranks that takes. Fewer tensor ranks and
  * stages than in `wish` where these are too many, never more. even: the data ranks are a power of two. */
 int tri_assignment_layout(const tri_mesh *wish, int ranks, bool even, tri_mesh *out);
 /* Of those that want to leave, who may: somebody who stays has all that they have. leaves[r] becomes false for the

@@ -546,7 +546,7 @@ static tri_status save_alone(elastic *at)
     at->comm = NULL;
     if (at->job->assignment.on && at->job->assignment.state.generation == 0)
         return tri_fail(TRI_EPEER, "no worker that is left has the whole state, and without a launcher they cannot put "
-                                   "it together: --resume goes on from the newest checkpoint");
+                                   "it together: --resume continues from the newest checkpoint");
     at->cluster =
         (tri_cluster){.started_by = at->setup->started_by, .world = 1, .local_world = 1, .generation = number};
     TRI_TRY(token_make(at, number, at->cluster.token));

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * reform.c: a job whose ranks come and go: it is opened without any, and formed anew for each generation of them.
+ * reform.c: a job whose ranks come and go: it is opened without any, and formed again for each generation of them.
  *
  * Weights, optimizer state, data sets and the record of steps stay in memory; graph, sync, loaders and what rank 0 does
  * for all are made for the ranks that there are now (form.c). A step counts once its weights have moved, which no rank
@@ -208,7 +208,7 @@ tri_status tri_job_form(tri_job *job, tri_comm *comm, const tri_job_generation *
     job->elastic.dropped = false;
     const tri_compress_ops *compress = tri_compress_find(&job->config.parallel);
     if (generation->number > 1 && job->rank == 0 && !tri_job_has_own_weights(job) && compress && compress->keeps)
-        tri_log(TRI_LOG_INFO, "what parallel.compress %s had kept back of gradients so far is lost: it begins anew",
+        tri_log(TRI_LOG_INFO, "the error feedback of parallel.compress %s is lost: it starts from zero",
                 tri_compress_kind_word(job->config.parallel.compress));
     if (job->elastic.place)
         job->elastic.place->stepped(job->elastic.place->arg, job);
@@ -225,7 +225,7 @@ static void step_tell(tri_job *job)
 {
     tri_job_elastic *elastic = &job->elastic;
     if (elastic->lost_ns > 0 && job->rank == 0)
-        tri_log(TRI_LOG_INFO, "generation %lld goes on: step %lld is made, %.0f ms after it was called",
+        tri_log(TRI_LOG_INFO, "generation %lld: resumed, step %lld is done %.0f ms after the loss",
                 (long long)elastic->number, (long long)job->step, (double)(tri_now_ns() - elastic->lost_ns) / 1e6);
     elastic->lost_ns = 0;
     int64_t mark_ns = tri_now_ns();
@@ -287,5 +287,5 @@ tri_status tri_job_give_up(tri_job *job, int least)
         return tri_job_stopped(job);
     return tri_fail(TRI_EPEER, "%d worker%s left after step %lld, want at least %d (--elastic)%s", job->world,
                     job->world == 1 ? " is" : "s are", (long long)job->step, least,
-                    job->run_folder ? "; the step is saved: --resume goes on" : "");
+                    job->run_folder ? "; the step is saved: --resume continues" : "");
 }

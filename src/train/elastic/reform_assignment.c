@@ -131,7 +131,7 @@ static tri_status sets_resolve(tri_job *job)
     if (!assignment->formed || !stands)
         return kept_take(job);
     kept_close(job);
-    if (job->elastic.place) /* nobody has told it, so nothing was said of it then */
+    if (job->elastic.place) /* nobody has reported it, so nothing was logged then */
         job->elastic.place->stepped(job->elastic.place->arg, job);
     return TRI_OK;
 }
@@ -189,7 +189,7 @@ static void now_close(tri_job *job)
     tri_shares_fini(&job->shares);
 }
 
-/* What was of use before becomes what is kept; of two, the one that the generation goes on with, or the newer. */
+/* What was of use before becomes what is kept; of two, the one that the generation continues, or the newer. */
 static void sets_keep(tri_job *job)
 {
     tri_job_assignment *assignment = &job->assignment;
@@ -354,11 +354,11 @@ static void lost_tell(const tri_job *job, bool found)
     if (state->lost < state->roles)
         snprintf(first, sizeof(first), " (%d%s)", state->first_lost, state->lost > 1 ? ", ..." : "");
     if (found)
-        snprintf(goes_on, sizeof(goes_on), ": the run goes on from step %lld, its newest checkpoint",
+        snprintf(goes_on, sizeof(goes_on), ": the run continues from step %lld, its newest checkpoint",
                  (long long)job->step);
     else
         snprintf(goes_on, sizeof(goes_on),
-                 ", and there is no checkpoint (checkpoint.every_steps): the run begins anew");
+                 ", and there is no checkpoint (checkpoint.every_steps): the run starts again from step 0");
     tri_log(TRI_LOG_WARN,
             "%d of the %d parts%s of the state after step %lld are lost with the workers that held them and their "
             "mirrors%s",

@@ -11,8 +11,8 @@
 tri_assignment_note tri_job_assignment_note(const tri_job *job);
 /* Before unform(): a step for which this rank was ready is made if somebody has made it, and else kept. */
 tri_status tri_job_decide(tri_job *job, const tri_job_generation *generation);
-/* reform_assignment.c, where job->assignment.on: how many of so many ranks can work
- * together (all, where it is not on); the layout of so many ranks, into the configuration, which from then on does not
+/* reform_assignment.c, where job->assignment.on: how many of `ranks` ranks can work
+ * together (all, where it is not on); the layout of `ranks` ranks, into the configuration, which from then on does not
  * say what was asked for; stores and optimizer for it, of the own role and of the mirror; their contents (collective);
  * and once all ranks have them (collective). */
 int tri_job_assignment_fit(const tri_job *job, int ranks);

@@ -5,7 +5,7 @@
  * Nobody needs the others between two exchanges, so that is where a loss is noticed: those that are left leave that
  * exchange out (what it would have brought together is still apart, and in the next one), and share out the shards. Who
  * is behind, because others had done the exchange before it failed, and who is new becomes a copy of one of those that
- * have made the most steps. What is alike on all ranks outlives the sync, which is made anew for each generation.
+ * have made the most steps. What is alike on all ranks outlives the sync, which is made again for each generation.
  */
 #include <string.h>
 
@@ -86,7 +86,7 @@ static tri_status copies_make(tri_job *job, tri_group *some, bool takes, float *
         if (common > 0)
             memcpy(job->elastic.common, *last, common * sizeof(float));
         job->elastic.kept = kept;
-        if (stages) /* others have told of steps that it did not see */
+        if (stages) /* others have logged steps that it did not see */
             tri_job_lost_touch(job);
         status = tri_scalar_state_take(job, &scalars, false);
     }
@@ -124,7 +124,7 @@ static tri_status places_take(tri_job *job, const int64_t *all)
         takers += all[2 * r] < newest;
         acted = acted && (all[2 * r] < newest || all[2 * r + 1] != 0);
         if (job->rank == 0 && all[2 * r] >= 0 && all[2 * r] < newest)
-            tri_log(TRI_LOG_WARN, "rank %d is behind the others: it goes on as a copy of rank %d", r, first);
+            tri_log(TRI_LOG_WARN, "rank %d is behind the others: it continues as a copy of rank %d", r, first);
     }
     if (takers > 0 && job->rank == first)
         TRI_TRY(tri_job_lines_settle(job));

@@ -195,7 +195,7 @@ void tri_job_state_drop(tri_job *job)
 void tri_job_begin_tell(const tri_job *job, int64_t generation, bool found)
 {
     if (generation > 1 && job->rank == 0)
-        tri_log(TRI_LOG_WARN, "%s: the run goes on from step %lld%s",
+        tri_log(TRI_LOG_WARN, "%s: the run continues from step %lld%s",
                 job->elastic.dropped ? "copies that differ without a majority count for nothing"
                 : job->elastic.behind
                     ? "the workers that are left had been away, and what they have is older than what is saved"

@@ -3,8 +3,8 @@
  * best.c: RUN/best: the checkpoint with the least test loss so far, and best.json, which says of what step and how
  * much.
  *
- * A resumed run goes on with the best of the steps before it; one of a later step belongs to a history that is written
- * anew, and is removed. Rank 0 alone touches the files.
+ * A resumed run keeps the best of the steps before it. One of a later step belongs to a history that is written again,
+ * so it is removed. Only rank 0 touches the files.
  */
 #include <math.h>
 #include <stdio.h>
@@ -71,7 +71,7 @@ static tri_status form(tri_job *job)
         return TRI_OK;
     }
     if (status != TRI_OK)
-        tri_log(TRI_LOG_WARN, "%s begins anew: %s", folder, tri_last_error());
+        tri_log(TRI_LOG_WARN, "%s starts again: %s", folder, tri_last_error());
     return tri_fs_remove(folder);
 }
 
@@ -87,7 +87,7 @@ static tri_status evaluated(tri_job *job)
         return TRI_OK;
     snprintf(folder, sizeof(folder), "%s/best", job->run_folder ? job->run_folder : "");
     TRI_TRY_IN(tri_job_save_to(job, folder, 1, &saved), "while keeping the best checkpoint");
-    if (!saved) /* told there; or another rank */
+    if (!saved) /* save_to() has logged why; or this is another rank */
         return TRI_OK;
     tri_string text = {0};
     tri_json json = tri_json_object(&text);
@@ -102,7 +102,7 @@ static tri_status evaluated(tri_job *job)
     tri_string_fini(&text);
     if (status == TRI_OK)
         best->loss = job->test.loss;
-    else if (status != TRI_ENOMEM) /* the disk: the run goes on, and the next one that is better is kept */
+    else if (status != TRI_ENOMEM) /* the disk: the run continues, and the next better one is kept */
         tri_log(TRI_LOG_WARN, "%s", tri_last_error());
     return status == TRI_ENOMEM ? status : TRI_OK;
 }

@@ -104,7 +104,7 @@ static tri_status asks_meet(tri_job *job)
     return TRI_OK;
 }
 
-/* A request that has not been told yet is kept. */
+/* A request that no other rank knows yet is kept. */
 static void part(tri_job *job)
 {
     tri_requests *requests = tri_requests_of(job);

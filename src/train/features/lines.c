@@ -63,7 +63,7 @@ static void metrics_flush(tri_job *job)
         tri_log(TRI_LOG_WARN, "metrics.jsonl is not complete: %s", tri_last_error());
 }
 
-/* Some steps, by the clock, where so many are made that a line of each would cost time. */
+/* Writes only some steps, by the clock, where steps are so short that a line for each would cost time. */
 static tri_status metrics_step(tri_job *job)
 {
     double every_s = job->config.monitor.step_every_s;

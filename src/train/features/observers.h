@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * observers.h: what can be seen of a job while it goes on: traces of its steps, wishes for one, and the looks that
+ * observers.h: what can be seen of a running job: traces of its steps, wishes for one, and the looks that
  * ranks take at each other. All does nothing where it is off.
  */
 #ifndef TRI_TRAIN_OBSERVERS_H
@@ -10,15 +10,15 @@
 
 /* control_requests.c: what some rank has asked of all. */
 typedef struct tri_requests {
-    int own;   /* steps that this rank shall have traced, and has told nobody yet */
+    int own;   /* steps that this rank shall have traced, and no other rank knows yet */
     int steps; /* that all trace from the next one on; 0: none */
     bool look;
     int64_t looked_ns; /* for a request from another host */
     /* With parameter servers (notes.c): */
     int wish;         /* steps that somebody has asked this worker to have traced */
-    int64_t from, to; /* the latest window that the first worker has told of; both 0: none */
-    int64_t ahead;    /* how many steps ahead of it that was told */
-    int moved;        /* how often it was told again, because some worker had heard of it too late */
+    int64_t from, to; /* the latest window that the first worker has announced; both 0: none */
+    int64_t ahead;    /* how many steps before it begins that was announced */
+    int moved;        /* how often it was announced again, because some worker had read of it too late */
 } tri_requests;
 static inline tri_requests *tri_requests_of(const tri_job *job)
 {
@@ -31,7 +31,7 @@ tri_status tri_job_trace_ask(tri_job *job, int steps);
 tri_status tri_job_trace_ask_at(tri_job *job, int64_t from, int64_t to);
 bool tri_job_trace_is_due(const tri_job *job);
 
-/* trace_servers.c: what this worker did, for the first one; there, after the window: rows of so many workers, but the
+/* trace_servers.c: what this worker did, for the first one; there, after the window: rows of `count` workers, but the
  * first, and of the servers; `late`: of those that heard of it when it had begun. Workers that do not tell in time have
  * no rows (NULL). */
 tri_status tri_job_trace_give(tri_job *job, int64_t tag, const tri_trace_rank *own, bool late);
@@ -40,7 +40,7 @@ tri_status tri_job_trace_servers(tri_job *job, int64_t tag, int64_t since_ns, in
 void tri_job_trace_servers_free(tri_trace_servers *servers);
 
 /* notes.c: workers of parameter servers tell each other what they did since the last look, and which steps all trace:
- * rows[workers], those that have not told so far with wall_s 0. step_s: what a step takes now. */
+ * rows[workers], those that have not reported so far with wall_s 0. step_s: what a step takes now. */
 tri_status tri_job_notes_meet(tri_job *job, const tri_slow_row *own, double step_s, tri_slow_row *rows);
 /* The first worker, after a window of which some have heard too late: is it tried again, further ahead? */
 bool tri_job_notes_move(tri_job *job, bool late);
@@ -52,7 +52,7 @@ bool tri_job_watch_is_due(const tri_job *job);
 tri_status tri_job_watch_step(tri_job *job, bool look);
 /* Work of this rank that no step has counted: a simulated step's time. */
 void tri_job_watch_add(tri_job *job, double seconds);
-/* Somebody else tells that a rank is slow: why, by the last look, which then is told. "": nothing is known. */
+/* For a report that a rank is slow: why, by the last look, which then counts as reported. "": nothing is known. */
 void tri_job_watch_why(tri_job *job, int rank, char *text, int capacity);
 
 /* stragglers.c, called by watch.c: rows of all ranks, of this many steps; collective. */

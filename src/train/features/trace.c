@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * trace.c: monitor.trace, and traces that are asked for while a run goes on: what all ranks did in some steps, on the
+ * trace.c: monitor.trace, and traces that are asked for during a run: what all ranks did in some steps, on the
  * clock of rank 0.
  *
  * Communication is in the event ring anyway (base/events.h); phases are written there while the window lasts. After its
@@ -228,7 +228,7 @@ static void file_write(const tri_job *job, tri_trace_rank *ranks, int count, con
     tri_log(TRI_LOG_INFO, "trace of steps %lld to %lld: %s%s", (long long)window->from, (long long)job->step - 1,
             window->path, lost ? " (the first ones are missing: too many events)" : "");
     if (silent > 0)
-        tri_log(TRI_LOG_WARN, "the trace is without %d of %d workers, which have not told in time", silent, count);
+        tri_log(TRI_LOG_WARN, "the trace lacks %d of %d workers, which did not send theirs in time", silent, count);
 }
 
 /* Sends between ranks; ranks[world], of which the own one is there. */

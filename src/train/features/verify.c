@@ -69,7 +69,7 @@ static tri_group *replicas_of(const tri_job *job, int array)
     return group && tri_group_count(group) > 1 ? group : NULL;
 }
 
-/* auto: so many that hashing costs less than COST_LIMIT of them, by the operations of a step. */
+/* auto: the interval at which hashing costs less than COST_LIMIT of the steps, by the operations of a step. */
 int64_t tri_job_verify_steps(const tri_job *job, double nbytes)
 {
     int64_t steps = job->config.train.verify_every;

@@ -27,7 +27,7 @@ bool tri_job_replicas_are_compared(const tri_job *job);
 /* How often what this rank holds was wrong and repaired, replicas and parts with mirrors. */
 int64_t tri_job_repairs(const tri_job *job);
 void tri_job_repairs_add(tri_job *job);
-/* train.verify_every, where so many bytes are hashed: steps; 0: off. */
+/* train.verify_every, if `nbytes` are hashed each time: steps; 0: off. */
 int64_t tri_job_verify_steps(const tri_job *job, double nbytes);
 
 #endif

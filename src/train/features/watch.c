@@ -4,7 +4,8 @@
  * who is so slow that it may have to go (stragglers.c).
  *
  * Rank 0 has the clock: when it is time, it says so in the tail of the gradient, so all ranks look after the same step.
- * They gather a row each, and all see the same rows. Who is slow three times in a row is told, once a minute.
+ * They gather a row each, and all see the same rows. A rank that is slow three times in a row is reported, once a
+ * minute.
  */
 #include <stdio.h>
 
@@ -123,7 +124,7 @@ static tri_status slow_tell(tri_job *job, const tri_slow_verdict *now, bool line
                         : TRI_OK;
 }
 
-/* Rank 0. What stragglers.c has told has no event with its cause yet. */
+/* Rank 0. What stragglers.c has reported has no event with its cause yet. */
 static tri_status tell(tri_job *job, const tri_slow_verdict *now)
 {
     watch_state *watch = watch_of(job);
@@ -193,8 +194,8 @@ static tri_slow_row own_row(tri_job *job, tri_strain *strain)
     return own;
 }
 
-/* Workers of servers look when each has the time: what a row says is made that of a second. False: some have not told
- * of themselves yet. */
+/* Workers of servers look when each has the time: what a row says is made that of a second. False: some have not
+ * reported of themselves yet. */
 static bool rows_level(tri_slow_row *rows, int count)
 {
     for (int r = 0; r < count; r++) {

@@ -194,7 +194,7 @@ static void what_does_not_fit_is_said_on_every_rank(void **state)
         expect_failure(mlp, world, gone, "model.from: nowhere: there is no such file or folder");
         expect_failure(mlp, world, none, "model.freeze: 'fc9.*' is the name of no parameter");
         expect_failure(mlp, world, all, "every parameter is frozen");
-        expect_failure(mlp, world, alone, "model.reinit: wants model.from");
+        expect_failure(mlp, world, alone, "model.reinit requires model.from");
         expect_failure(mlp, world, anew, "model.reinit: 'fc9.*' is the name of no parameter");
     }
     assert_int_equal(tri_fs_remove(FOLDER), TRI_OK);

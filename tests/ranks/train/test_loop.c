@@ -380,7 +380,7 @@ static void the_best_checkpoint_is_that_with_the_least_loss(void **state)
             assert_int_equal(tri_job_save(job), TRI_OK);
     }
     tri_job_close(job);
-    /* A run that goes on from step 4 rewrites what came later: the best of step 10 is gone with it. */
+    /* A run that continues from step 4 rewrites what came later: the best of step 10 is gone with it. */
     setup.resume = RUN_FOLDER;
     assert_int_equal(tri_job_open(&setup, &job), TRI_OK);
     assert_int_equal(job->step, 4);
