@@ -77,7 +77,7 @@ class Job:
 
     def ledger(self):
         done = subprocess.run([self.trireme, "ledger", self.folder / self.name, "--json"], stdout=subprocess.PIPE, text=True)
-        return json.loads(done.stdout) if done.stdout else {"whole": False, "told": "no ledger"}
+        return json.loads(done.stdout) if done.stdout else {"whole": False, "report": "no ledger"}
 
     def text(self):
         return pathlib.Path(self.log.name).read_text()
@@ -456,7 +456,7 @@ def campaign(bench, args):
                 kept = pathlib.Path(f"/tmp/trireme-campaign-{model}-{args.seed}-{number}")
                 subprocess.run(["cp", "-r", job.folder, kept])
                 text.append(f"{model} run {number}: exit {code}, weights {weights}, want {quiet}; misfit refused: {refused}; {gap:.2f} s without a step; "
-                            f"ledger: {ledger['told'] or ledger}; kept in {kept}")
+                            f"ledger: {ledger['report'] or ledger}; kept in {kept}")
         good = good and counted >= args.runs
         text.append(f"{model}: {ended} of {counted} runs with {struck} faults ended with the weights of the quiet run and a whole ledger; longest time without a step "
                     f"{max(gaps, default=0):.2f} s, {sum(gap > GAP_MOST_S for gap in gaps)} runs above {GAP_MOST_S} s")

@@ -34,7 +34,7 @@ static tri_status setup_read(tri_attend_setup *setup)
     setup->rank = (int)rank;
     setup->starts = (int)starts;
     setup->local_world = (int)local;
-    setup->anew = new_given != NULL;
+    setup->again = new_given != NULL;
     return TRI_OK;
 }
 

@@ -52,7 +52,7 @@ void fleet_happens(fleet *all, const fleet_worker *worker, uint64_t what, const 
 }
 
 /* The quiet run is that of one process. */
-static int founders_of(const fleet *all)
+static int initial_members_of(const fleet *all)
 {
     return all->config->is_quiet ? 1 : all->config->ranks;
 }
@@ -115,10 +115,10 @@ static void worker_run(void *arg)
     tri_status status = tri_elastic_run(&(tri_elastic_setup){
         .job = {.config_text = all->text, .overrides = others, .run_folder = all->folder[0] ? all->folder : NULL},
         .members = {.store = &worker->store.base,
-                    .ear = &worker->ear.base,
+                    .listener = &worker->ear.base,
                     .id = worker->id,
                     .host = worker->host,
-                    .founders = founders_of(all),
+                    .initial_members = initial_members_of(all),
                     .least = 1,
                     .most = all->config->ranks,
                     .wait_ns = WAIT_NS},
@@ -198,7 +198,7 @@ static void worker_look(fleet *all, fleet_worker *worker, int64_t now_ns)
         worker->buried = true;
         if (!worker->process.dead && !worker->leaving && !worker->misfit)
             all->alive--;
-        if (tri_members_bury(all->store, worker->id, now_ns + TRI_NS_PER_S) != TRI_OK)
+        if (tri_members_mark_dead(all->store, worker->id, now_ns + TRI_NS_PER_S) != TRI_OK)
             fleet_broke(all, "an end cannot be told: %s", tri_last_error());
     }
     fleet_slow_turn(worker, now_ns);
@@ -239,7 +239,7 @@ static void launcher_run(int index, void *arg)
     all->faults_left = all->config->is_quiet ? 0 : all->config->faults;
     all->flips_left = all->config->flips;
     all->fault_ns = (int64_t)fleet_draw(all, 100 * TRI_NS_PER_MS);
-    for (int i = 0; i < founders_of(all) + fleet_spares_of(all) && !all->result->broken[0]; i++)
+    for (int i = 0; i < initial_members_of(all) + fleet_spares_of(all) && !all->result->broken[0]; i++)
         if (fleet_worker_start(all, i) != TRI_OK)
             fleet_broke(all, "a worker cannot be started: %s", tri_last_error());
     while (!is_over(all)) {

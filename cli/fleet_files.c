@@ -90,12 +90,12 @@ static void ledger_check(fleet *all)
     if (tri_ledger_audit(all->folder, &verdict) != TRI_OK)
         fleet_broke(all, "%s", tri_last_error());
     else if (verdict.wrong > 0)
-        fleet_broke(all, "not each sample was used once: %s", tri_string_text(&verdict.told));
+        fleet_broke(all, "not each sample was used once: %s", tri_string_text(&verdict.report));
     else if (all->full_disks == 0 &&
              (verdict.first > 0 || verdict.end < all->config->steps || verdict.missing + verdict.broken > 0))
         fleet_broke(all, "the ledger has steps %lld to %lld: %s", (long long)verdict.first, (long long)verdict.end,
-                    tri_string_text(&verdict.told));
-    tri_string_fini(&verdict.told);
+                    tri_string_text(&verdict.report));
+    tri_string_fini(&verdict.report);
 }
 
 void fleet_files_check(fleet *all)

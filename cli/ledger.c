@@ -38,7 +38,7 @@ typedef struct audit {
     int64_t whole;          /* epochs of which each sample was used once */
     int64_t broken;         /* epochs that end within the ledger, and are not whole */
     int64_t generations;    /* changes of it, and 1 */
-    tri_string told;
+    tri_string report;
 } audit;
 
 /* The samples of a step by the plan; returns how many. */
@@ -73,20 +73,20 @@ static bool difference_tell(audit *at, int64_t count, uint64_t wanted, uint64_t 
             marks = tri_sampler_marks_add(marks, tri_sampler_mark(at->indices[i]));
         if (marks != wanted || at->counts[shard] == 0)
             continue;
-        (void)tri_string_appendf(&at->told, "shard %" PRId64 " was not used: samples ", shard);
-        samples_tell(&at->told, at->indices + first, at->counts[shard]);
+        (void)tri_string_appendf(&at->report, "shard %" PRId64 " was not used: samples ", shard);
+        samples_tell(&at->report, at->indices + first, at->counts[shard]);
         return true;
     }
     for (int64_t i = 0; i < count; i++) {
         if (tri_sampler_marks_add(found, tri_sampler_mark(at->indices[i])) != wanted)
             continue;
-        (void)tri_string_appendf(&at->told, "sample %" PRId64 " was not used", at->indices[i]);
+        (void)tri_string_appendf(&at->report, "sample %" PRId64 " was not used", at->indices[i]);
         return true;
     }
     for (int64_t index = 0; index < at->sampler.count && at->searched < SEARCH_COUNT; index++, at->searched++) {
         if (tri_sampler_marks_add(wanted, tri_sampler_mark(index)) != found)
             continue;
-        (void)tri_string_appendf(&at->told, "sample %" PRId64 " was used besides", index);
+        (void)tri_string_appendf(&at->report, "sample %" PRId64 " was used besides", index);
         return true;
     }
     return false;
@@ -98,15 +98,15 @@ static void step_wrong(audit *at, int64_t step, bool known, int64_t count, uint6
     at->missing += !known;
     if (at->wrong + at->missing > TOLD_STEPS)
         return;
-    (void)tri_string_appendf(&at->told, "step %" PRId64 " (epoch %" PRId64 "): ", step, step / at->steps_per_epoch);
+    (void)tri_string_appendf(&at->report, "step %" PRId64 " (epoch %" PRId64 "): ", step, step / at->steps_per_epoch);
     if (!known) {
-        (void)tri_string_append(&at->told, "is not in the ledger; it was to use samples ");
-        samples_tell(&at->told, at->indices, count);
+        (void)tri_string_append(&at->report, "is not in the ledger; it was to use samples ");
+        samples_tell(&at->report, at->indices, count);
     } else if (!difference_tell(at, count, wanted, found)) {
-        (void)tri_string_append(&at->told, "other samples than planned, which were ");
-        samples_tell(&at->told, at->indices, count);
+        (void)tri_string_append(&at->report, "other samples than planned, which were ");
+        samples_tell(&at->report, at->indices, count);
     }
-    (void)tri_string_append(&at->told, "\n");
+    (void)tri_string_append(&at->report, "\n");
 }
 
 /* Nothing here looks at all samples: a damaged head may speak of any number. */
@@ -162,7 +162,7 @@ static void audit_print(const audit *at)
            " shards, made by %" PRId64 " generation%s of workers\n",
            at->view.first, at->view.end, sampler->batch, sampler->count, sampler->shards, at->generations,
            at->generations == 1 ? "" : "s");
-    fputs(tri_string_text(&at->told), stdout);
+    fputs(tri_string_text(&at->report), stdout);
     if (at->wrong + at->missing > TOLD_STEPS)
         printf("and %" PRId64 " steps more\n", at->wrong + at->missing - TOLD_STEPS);
     printf("each sample was used once in %" PRId64 " epochs", at->whole);
@@ -187,7 +187,7 @@ static tri_status audit_json(const audit *at)
     tri_json_int(&json, "epochs_broken", at->broken);
     tri_json_int(&json, "steps_missing", at->missing);
     tri_json_int(&json, "steps_wrong", at->wrong);
-    tri_json_text(&json, "told", tri_string_text(&at->told));
+    tri_json_text(&json, "report", tri_string_text(&at->report));
     tri_status status = tri_json_end(&json);
     if (status == TRI_OK)
         puts(tri_string_text(&text));
@@ -231,7 +231,7 @@ static void audit_close(audit *at)
     tri_free(at->indices);
     tri_free(at->counts);
     tri_free(at->ticks);
-    tri_string_fini(&at->told);
+    tri_string_fini(&at->report);
 }
 
 tri_status tri_ledger_audit(const char *run, tri_ledger_verdict *verdict)
@@ -245,8 +245,8 @@ tri_status tri_ledger_audit(const char *run, tri_ledger_verdict *verdict)
                                     .missing = at.missing,
                                     .wrong = at.wrong,
                                     .broken = at.broken,
-                                    .told = at.told};
-    at.told = (tri_string){0};
+                                    .report = at.report};
+    at.report = (tri_string){0};
     audit_close(&at);
     return status;
 }

@@ -11,7 +11,7 @@ typedef struct tri_ledger_verdict {
     int64_t first, end;     /* steps [first, end) are looked at: */
     int64_t missing, wrong; /* that are not in the ledger; that did not use the samples that they were to use */
     int64_t broken;         /* epochs of which not each sample was used once */
-    tri_string told;        /* of all that; tri_string_fini() it */
+    tri_string report;      /* of all that; tri_string_fini() it */
 } tri_ledger_verdict;
 tri_status tri_ledger_audit(const char *run, tri_ledger_verdict *verdict);
 

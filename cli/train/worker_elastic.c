@@ -52,7 +52,7 @@ static tri_status starts_count(tri_cluster_place *place, tri_store *store, int64
         return TRI_OK;
     tri_log(TRI_LOG_INFO, "comes back: start %d of this worker", place->starts + 1);
     snprintf(id, sizeof(id), "%d.%d", place->rank, place->starts - 1);
-    return tri_members_bury(store, id, until_ns);
+    return tri_members_mark_dead(store, id, until_ns);
 }
 
 static void stop(void)
@@ -69,7 +69,7 @@ static void overdue(void *arg)
 }
 
 static tri_status worker_run(const tri_elastic_words *words, const tri_cluster_place *place, tri_store *store,
-                             tri_store *ear)
+                             tri_store *listener)
 {
     char id[TRI_MEMBER_NBYTES], host[TRI_HOST_ID_NBYTES];
     snprintf(id, sizeof(id), "%d.%d", place->rank, place->starts);
@@ -82,10 +82,10 @@ static tri_status worker_run(const tri_elastic_words *words, const tri_cluster_p
                                      .or_begin = words->or_begin,
                                      .console = true},
                              .members = {.store = store,
-                                         .ear = ear,
+                                         .listener = listener,
                                          .id = id,
                                          .host = words->config->net.host[0] ? words->config->net.host : host,
-                                         .founders = place->founders,
+                                         .initial_members = place->initial_members,
                                          .beat = place->beat[0] ? place->beat : NULL,
                                          .least = words->least,
                                          .most = words->most,
@@ -102,7 +102,7 @@ static tri_status worker_run(const tri_elastic_words *words, const tri_cluster_p
 tri_status tri_train_elastic(const tri_elastic_words *words)
 {
     tri_cluster_place place;
-    tri_store *store = NULL, *ear = NULL;
+    tri_store *store = NULL, *listener = NULL;
     int64_t until_ns = tri_deadline_after_ms((int64_t)(words->config->net.timeout_s * 1000));
     TRI_TRY(place_find(&place));
     TRI_TRY(tri_cluster_token_check(place.has_token, place.started_by, place.rank, place.world, &words->config->net));
@@ -113,13 +113,13 @@ tri_status tri_train_elastic(const tri_elastic_words *words)
     if (status == TRI_OK && place.starts < 0)
         status = starts_count(&place, store, until_ns);
     if (status == TRI_OK)
-        status = tri_store_open(place.store_url, place.token, until_ns, &ear);
+        status = tri_store_open(place.store_url, place.token, until_ns, &listener);
     if (status == TRI_OK) {
-        /* the ear alone says when it was enough, by stop(): two clocks would not agree */
+        /* the listener alone says when it was enough, by stop(): two clocks would not agree */
         store->patience_ns = words->alone_s > 0 ? TRI_FOREVER : 0;
-        status = worker_run(words, &place, store, ear);
+        status = worker_run(words, &place, store, listener);
     }
-    tri_store_close(ear);
+    tri_store_close(listener);
     tri_store_close(store);
     if (status != TRI_EMISMATCH)
         return status;

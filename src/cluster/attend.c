@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * attend.c: starts or finds one rank, passes on what it writes and what it shall be told, and says how it ended.
+ * attend.c: starts or finds one rank, passes on what it writes and what the launcher sends it, and reports how it
+ * ended.
  *
  * rank-N.place says who the rank is: "<id of the job> <start of the machine> <starts> <pid> <start time>". It is locked
  * while it is looked at and written, and the rank runs only once it stands there: whatever happens to connections, one
@@ -170,7 +171,7 @@ static tri_status rank_take(attendant *here)
         return tri_fail(TRI_ECANCELED, "rank %d was started again meanwhile", rank->rank);
     if (ours && found.starts == rank->starts)
         return rank_find(here, &found);
-    if (here->setup->anew)
+    if (here->setup->again)
         return rank_start(here);
     return rank_find(here, &(place){0}); /* nothing is known of it any more: it has ended somehow */
 }
@@ -236,7 +237,7 @@ static void word_take(attendant *here, const char *word)
             tri_launch_signal(here->rank.pid, signals[i].number);
 }
 
-/* Whole lines of standard input. Its end: the launcher is gone, and the rank goes on without it. */
+/* Whole lines of standard input. Its end: the launcher is gone, and the rank continues without it. */
 static void input_hear(attendant *here)
 {
     char buffer[256], *end;

@@ -19,7 +19,7 @@
 
 #define LEAVE_NS            (5 * TRI_NS_PER_S)
 #define TRI_EXCHANGE_NBYTES 2048                  /* of a text that is swept, at most */
-#define BROKEN_NS           (5 * TRI_NS_PER_MS)   /* between two looks at whether a wait is in vain */
+#define BROKEN_NS           (5 * TRI_NS_PER_MS)   /* between two looks at whether a wait cannot succeed */
 #define PIECE_FIRST_NS      (20 * TRI_NS_PER_MS)  /* between two looks at stop signals, at first */
 #define PIECE_LAST_NS       (500 * TRI_NS_PER_MS) /* and at last: each look is a request to the store */
 #define NAMED               8                     /* ranks that a message names at most */

@@ -22,7 +22,7 @@ typedef struct tri_cluster {
     int rank, world;
     int local_rank, local_world;
     bool counts_local;         /* the starter did not tell local_world: the ranks' addresses do (comm/join.c) */
-    int servers;               /* the last so many ranks are parameter servers */
+    int servers;               /* as many of the last ranks are parameter servers */
     int64_t generation;        /* of the membership, which frames carry; 0: it never changes */
     const atomic_bool *broken; /* set: some rank will not come to an exchange; NULL: never */
     char token[65];            /* of the job; "" when the starter gave none */
@@ -43,10 +43,10 @@ typedef struct tri_cluster_place {
     const char *started_by;
     int rank, world, local_rank, local_world;
     bool counts_local; /* the starter does not tell local_world */
-    int servers;       /* TRIREME_SERVERS, or the tasks of type ps: the last so many ranks */
-    int starts;   /* TRIREME_STARTS: of a job whose processes come and go, how often this rank was started before; -1 */
-    int founders; /* TRIREME_FOUNDERS: how many make its first generation; world where nobody says */
-    char beat[96]; /* TRIREME_BEAT: key that the launcher changes while it lives; "": it serves the store */
+    int servers;       /* TRIREME_SERVERS, or the tasks of type ps: as many of the last ranks */
+    int starts; /* TRIREME_STARTS: of a job whose processes come and go, how often this rank was started before; -1 */
+    int initial_members; /* TRIREME_FOUNDERS: how many make its first generation; world where nobody says */
+    char beat[96];       /* TRIREME_BEAT: key that the launcher changes while it lives; "": it serves the store */
     char store_url[1400];
     const char *host_from; /* the variable that names the host of rank 0, for messages; NULL: none does */
     char token[65];

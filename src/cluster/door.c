@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * door.c: a listener that shows whether a process can be reached, and the trial of those of others. Nothing is said
- * over such a connection, so strangers learn nothing and need not be told apart.
+ * over such a connection, so strangers learn nothing and all get the same answer.
  */
 #include "cluster/door.h"
 

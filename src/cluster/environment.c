@@ -468,9 +468,10 @@ tri_status tri_cluster_detect(tri_cluster_lookup lookup, void *arg, tri_cluster_
     TRI_TRY_IN(row->fill(lookup, arg, place), "started by %s", row->name);
     if (tri_environment_has(lookup, arg, "TRIREME_SERVERS"))
         TRI_TRY(tri_environment_int(lookup, arg, "TRIREME_SERVERS", 0, place->world - 1, &place->servers));
-    place->founders = place->world;
+    place->initial_members = place->world;
     if (tri_environment_has(lookup, arg, "TRIREME_FOUNDERS"))
-        TRI_TRY(tri_environment_int(lookup, arg, "TRIREME_FOUNDERS", 1, TRI_ENVIRONMENT_RANKS, &place->founders));
+        TRI_TRY(
+            tri_environment_int(lookup, arg, "TRIREME_FOUNDERS", 1, TRI_ENVIRONMENT_RANKS, &place->initial_members));
     if (tri_environment_has(lookup, arg, "TRIREME_BEAT"))
         snprintf(place->beat, sizeof place->beat, "%s", lookup("TRIREME_BEAT", arg));
     if (place->servers > 0 && place->servers >= place->world)

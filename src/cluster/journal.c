@@ -25,10 +25,10 @@
 #define HEAD_NBYTES  (sizeof MAGIC - 1 + BOOT_NBYTES)
 #define ENTRY_NBYTES 12
 #define GONE         UINT32_MAX
-#define TIDY_NBYTES  (4u << 20)  /* below that nothing is gained by writing it anew */
+#define TIDY_NBYTES  (4u << 20)  /* below that nothing is gained by writing it again */
 #define KEPT_NBYTES  (16u << 20) /* of records in memory while the disk is full */
 #define AGAIN_NS     INT64_C(500000000)
-#define TIDY_TIMES   4 /* as long as it was when it was written anew */
+#define TIDY_TIMES   4 /* as long as it was when it was written again */
 
 struct tri_journal {
     char *path;
@@ -215,7 +215,7 @@ static tri_status file_replace(tri_journal *journal, const tri_string *records)
         unlink(path); /* of a launcher that was killed, or somebody else's */
     if (status == TRI_OK && ((fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0600)) < 0 ||
                              flock(fd, LOCK_EX | LOCK_NB) != 0))
-        status = failed(journal, "make it anew");
+        status = failed(journal, "make it again");
     if (status == TRI_OK)
         status = write_all(journal, fd, journal->head, HEAD_NBYTES);
     if (status == TRI_OK && records->nbytes > 0)

@@ -2,7 +2,7 @@
  *
  * journal.h: a small table of names and bytes in one file, by which a new launcher knows what a killed one knew.
  *
- * Each change is one record at the end of the file, written before anybody is told that it was made. The file is locked
+ * Each change is one record at the end of the file, written before anybody hears of it. The file is locked
  * while the process lives that has it open: two cannot hold it. It outlives processes, not machines: one that another
  * start of the machine wrote counts as empty, since its end may be missing (docs/design/recovery.md).
  */
@@ -22,12 +22,12 @@ tri_status tri_journal_file_open(const char *path, int flags, unsigned forbidden
  * open, and of a file of another user, or that others can read or write. */
 tri_status tri_journal_open(const char *path, tri_journal **out);
 /* bytes NULL: the key goes. Calls of several threads queue. A journal that cannot be written any more is emptied, so
- * that nobody goes on by a part of it, and says so once. */
+ * that nobody continues from a part of it, and says so once. */
 void tri_journal_put(tri_journal *journal, const char *key, const void *bytes, size_t nbytes);
 /* Calls fn with each key that stands and its value, which has a 0 byte after it, in no order. */
 typedef tri_status (*tri_journal_visit)(void *arg, const char *key, const char *bytes, size_t nbytes);
 tri_status tri_journal_each(tri_journal *journal, tri_journal_visit fn, void *arg);
-/* Begins anew with no key. */
+/* Begins again with no key. */
 tri_status tri_journal_clear(tri_journal *journal);
 /* remove: the work is done, nobody needs the file. NULL is allowed. */
 void tri_journal_close(tri_journal *journal, bool remove);

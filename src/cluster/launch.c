@@ -265,7 +265,7 @@ static tri_status meet(launch *job)
     return status;
 }
 
-/* All that ranks are told, and what cares for them besides this process. */
+/* The settings of ranks, and what cares for them besides this process. */
 static tri_status job_open(launch *job)
 {
     const tri_launch_config *config = job->config;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * launch_attach.c: a launcher that goes on with the ranks of one that was killed, by the journal that both have.
+ * launch_attach.c: a launcher that takes over the ranks of one that was killed, by the journal that both have.
  *
  * Keys: command (the words of the first launcher, each with a 0 byte), folder (it was started in), job (what ranks were
- * told), hosts, process/<rank> ("<starts> <pid> <start time>" of one that has not been seen to end; on another host
+ * reported), hosts, process/<rank> ("<starts> <pid> <start time>" of one that has not been seen to end; on another host
  * "<starts> <1: it was begun> 0"), seen/<rank>/<stream>
  * (bytes of its output that were passed on), restarted. A process is known again by its start time: numbers come twice.
- * Its exit code, which only a parent is told, it leaves itself, in log/rank-N.exit.
+ * Its exit code, which only a parent gets, it leaves itself, in log/rank-N.exit.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -198,7 +198,7 @@ static tri_status entry_take(void *arg, const char *key, const char *bytes, size
             rank->pid = rank->far.is ? 0 : pid;
             rank->far.begun = pid > 0;
         }
-        rank->starts++; /* so many there were, with this one */
+        rank->starts++; /* their number, with this one */
         rank->adopted = true;
     } else if ((rank = rank_of(job, key, "seen/")) != NULL && (last[1] == '0' || last[1] == '1')) {
         rank->streams[last[1] - '0'].at = rank->far.seen[last[1] - '0'] = strtoll(bytes, NULL, 10);
@@ -243,7 +243,7 @@ static tri_status job_take(void *arg, const char *key, const char *bytes, size_t
         snprintf(job->store_url, sizeof job->store_url, "%s", bytes);
     if (strcmp(key, "job") == 0) {
         if (sscanf(bytes, "%64s %d %d %d %d %d", job->token, &job->port, &job->start.master_port, &world, &job->first,
-                   &job->start.founders) != 6)
+                   &job->start.initial_members) != 6)
             return tri_fail(TRI_EFORMAT, "%s: want token, ports and numbers of processes of a job, found another text",
                             job->config->journal);
         if (world != job->world)
@@ -266,7 +266,7 @@ static bool lives(const launch_rank *rank, const char *id)
 /* Whether somebody lives, or all have said how they ended: else there is nothing to go on with. */
 static bool is_worth_it(launch *job)
 {
-    bool any = false, told = true;
+    bool any = false, reported = true;
     char id[TRI_AUTH_JOB_NBYTES];
 
     if (!job->attached || tri_auth_job_id(job->token, id) != TRI_OK)
@@ -280,9 +280,9 @@ static bool is_worth_it(launch *job)
         /* Those of other hosts are asked when they are taken on. */
         bool here = rank->far.is || lives(rank, id);
         any = any || here;
-        told = told && (here || tri_launch_exit_read(job->log_folder, rank->rank, rank->starts - 1) >= 0);
+        reported = reported && (here || tri_launch_exit_read(job->log_folder, rank->rank, rank->starts - 1) >= 0);
     }
-    return any || told;
+    return any || reported;
 }
 
 static tri_status begin_anew(launch *job)
@@ -291,9 +291,9 @@ static tri_status begin_anew(launch *job)
         return tri_fail(TRI_ENOTFOUND, "%s: want a run whose launcher was killed and whose workers go on, found none",
                         job->config->journal);
     if (job->attached)
-        tri_log(TRI_LOG_WARN, "a launcher of this run was killed, and none of its workers is left: it begins anew");
+        tri_log(TRI_LOG_WARN, "a launcher of this run was killed, and none of its workers is left: it begins again");
     job->attached = false;
-    job->port = job->start.master_port = job->first = job->start.founders = 0;
+    job->port = job->start.master_port = job->first = job->start.initial_members = 0;
     job->store_url[0] = 0;
     job->restarted = 0;
     for (int r = 0; r < job->world; r++) {
@@ -338,7 +338,7 @@ tri_status tri_launch_journal_begin(launch *job)
     tri_string_fini(&hosts);
     tri_journal_put(journal, "store", job->store_url, strlen(job->store_url));
     int nbytes = snprintf(text, sizeof text, "%s %d %d %d %d %d", job->token, job->port, job->start.master_port,
-                          job->world, job->first, job->start.founders);
+                          job->world, job->first, job->start.initial_members);
     tri_journal_put(journal, "job", text, (size_t)nbytes);
     return TRI_OK;
 }
@@ -383,7 +383,7 @@ tri_status tri_launch_adopt(launch *job)
         here += !rank->left;
         job->alive++;
     }
-    tri_log(TRI_LOG_INFO, "the launcher of this run was killed: this one goes on with %d worker%s of it", here,
+    tri_log(TRI_LOG_INFO, "the launcher of this run was killed: this one takes over %d worker%s of it", here,
             here == 1 ? "" : "s");
     return TRI_OK;
 }

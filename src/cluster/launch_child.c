@@ -41,7 +41,7 @@ static tri_status text_push(tri_vector *texts, char *text)
     return TRI_ENOMEM;
 }
 
-/* What this rank is told, without the token. */
+/* The settings of this rank, without the token. */
 static tri_status settings_make(const launch_start *start, const launch_rank *rank, tri_vector *settings)
 {
     const char *url = rank->host ? rank->host->store_url : start->store_url;
@@ -66,8 +66,8 @@ static tri_status settings_make(const launch_start *start, const launch_rank *ra
     TRI_TRY(text_push(settings, tri_format("TRIREME_STORE=%s", url)));
     if (start->config->elastic)
         TRI_TRY(text_push(settings, tri_format("TRIREME_STARTS=%d", rank->starts)));
-    if (start->founders > 0)
-        TRI_TRY(text_push(settings, tri_format("TRIREME_FOUNDERS=%d", start->founders)));
+    if (start->initial_members > 0)
+        TRI_TRY(text_push(settings, tri_format("TRIREME_FOUNDERS=%d", start->initial_members)));
     if (start->beat[0])
         TRI_TRY(text_push(settings, tri_format("TRIREME_BEAT=%s", start->beat)));
     TRI_TRY(text_push(settings, tri_format("MASTER_ADDR=%s", start->master)));
@@ -173,13 +173,13 @@ static tri_status write_token(int fd, const char *token)
     return TRI_OK;
 }
 
-tri_status tri_launch_files_open(launch_rank *rank, bool anew)
+tri_status tri_launch_files_open(launch_rank *rank, bool again)
 {
     for (int i = 0; i < 2; i++) {
         launch_stream *stream = &rank->streams[i];
         struct stat info = {0};
 
-        stream->fd = open(rank->paths[i], O_RDONLY | O_CLOEXEC | O_CREAT | (anew ? O_TRUNC : 0), 0666);
+        stream->fd = open(rank->paths[i], O_RDONLY | O_CLOEXEC | O_CREAT | (again ? O_TRUNC : 0), 0666);
         if (stream->fd >= 0 && fstat(stream->fd, &info) == 0 && stream->at > info.st_size)
             stream->at = info.st_size; /* somebody has cut it */
         if (stream->fd < 0 || lseek(stream->fd, (off_t)stream->at, SEEK_SET) < 0)

@@ -4,7 +4,7 @@
  *
  * Over there runs an attendant (attend.c) for as long as the connection does. What it says is the rank's output, line
  * by line with how far that is in the rank's files, and at last how the rank ended: a connection that ends without that
- * is made again, and goes on where the journal says. Hosts that do not answer hold up nobody but the launcher's own
+ * is made again, and continues where the journal says. Hosts that do not answer hold up nobody but the launcher's own
  * end.
  */
 #include <errno.h>
@@ -53,10 +53,10 @@ static void begun_take(launch *job, launch_rank *rank)
 {
     launch_rank noted = *rank;
 
-    if (rank->far.told)
+    if (rank->far.reported)
         tri_launch_say(job, "trireme: host %s is there again, and worker %d\n", rank->host->name, rank->rank);
     rank->far.connected = true;
-    rank->far.told = false;
+    rank->far.reported = false;
     tri_launch_fail(job, tri_launch_words_begun(rank));
     if (rank->far.begun)
         return;
@@ -122,14 +122,14 @@ static void lose(launch *job, launch_rank *rank)
 {
     rank->far.again_ns = tri_now_ns() + AGAIN_NS;
     job->over = job->over || tri_launch_is_over(job);
-    if (!rank->far.told)
+    if (!rank->far.reported)
         tri_launch_say(job,
-                       "trireme: the connection to host %s is lost: worker %d goes on there, if it can; connecting "
+                       "trireme: the connection to host %s is lost: worker %d continues there, if it can; connecting "
                        "again\n",
                        rank->host->name, rank->rank);
     if (tri_launch_words_reason(rank))
         tri_launch_say(job, "trireme: host %s, worker %d: %s\n", rank->host->name, rank->rank, rank->words.reason);
-    rank->far.told = true;
+    rank->far.reported = true;
 }
 
 bool tri_launch_far_ended(launch *job, launch_rank *rank, siginfo_t *info)
@@ -152,8 +152,8 @@ bool tri_launch_far_ended(launch *job, launch_rank *rank, siginfo_t *info)
         info->si_code = CLD_EXITED;
         info->si_status = far->code >= 0 ? far->code : job->over ? 0 : 3;
     }
-    far->begun = far->told = false;
-    far->again_ns = far->silence_ns = 0;
+    far->begun = far->reported = false;
+    far->again_ns = far->suspicion_ns = 0;
     far->code = -1;
     return true;
 }
@@ -199,10 +199,10 @@ void tri_launch_far_check(launch *job)
         if (!far->is || !runs(rank) || far->given_up)
             continue;
         if (far->connected || !(job->over || job->signal_passed || job->stopping))
-            far->silence_ns = 0;
-        else if (far->silence_ns == 0)
-            far->silence_ns = now_ns;
-        else if (now_ns - far->silence_ns > LEAVE_NS)
+            far->suspicion_ns = 0;
+        else if (far->suspicion_ns == 0)
+            far->suspicion_ns = now_ns;
+        else if (now_ns - far->suspicion_ns > LEAVE_NS)
             tri_launch_far_leave(job, rank);
         if (rank->pid == 0 && now_ns >= far->again_ns && !far->given_up)
             connect_again(job, rank);

@@ -94,7 +94,7 @@ int tri_launch_kill_marked(const char *token);
 
 /* Lines that find no place, such as on a full disk: no reason to end a run. */
 typedef struct launch_loss {
-    bool is, told;
+    bool is, reported;
     const char *path; /* of ranks' logs: the one that could not be written first */
     char why[TRI_ERROR_NBYTES];
     int64_t nbytes; /* dropped since then */
@@ -155,14 +155,14 @@ typedef struct launch_lost {
 typedef struct launch_far {
     bool is;
     struct launch *job;
-    bool begun;         /* it was started over there, as far as we were told */
-    bool connected;     /* the attendant of this connection has spoken */
-    bool told;          /* that the connection is lost */
-    bool given_up;      /* it was asked to end, and its host does not answer */
-    int code;           /* how it ended, 128 + signal if by one; -1: not yet */
-    int64_t seen[2];    /* bytes of its files that were passed on */
-    int64_t again_ns;   /* when to connect again; 0: connected, or about to be */
-    int64_t silence_ns; /* since when it could be told nothing; 0: it can */
+    bool begun;           /* it was started over there, as far as this launcher knows */
+    bool connected;       /* the attendant of this connection has spoken */
+    bool reported;        /* that the connection is lost */
+    bool given_up;        /* it was asked to end, and its host does not answer */
+    int code;             /* how it ended, 128 + signal if by one; -1: not yet */
+    int64_t seen[2];      /* bytes of its files that were passed on */
+    int64_t again_ns;     /* when to connect again; 0: connected, or about to be */
+    int64_t suspicion_ns; /* since when nothing could be sent to it; 0: it can */
 } launch_far;
 
 /* What its remote shell says itself (launch_words.c). */
@@ -205,11 +205,11 @@ typedef struct launch_start {
     const char *token, *store_url; /* store_url: of local ranks */
     const char *master;
     int master_port, world, local_world;
-    int founders;     /* of an elastic job: who makes its first generation; world where 0 */
-    const char *beat; /* key in the store that this launcher changes each second; "": it serves the store itself */
-    int threads;      /* of a local rank, 0: leave OMP_NUM_THREADS alone */
-    int report_fd;    /* a child that cannot exec writes {rank, errno} */
-    uint64_t files;   /* soft limit of descriptors to give back to children, 0: unchanged */
+    int initial_members; /* of an elastic job: who makes its first generation; world where 0 */
+    const char *beat;    /* key in the store that this launcher changes each second; "": it serves the store itself */
+    int threads;         /* of a local rank, 0: leave OMP_NUM_THREADS alone */
+    int report_fd;       /* a child that cannot exec writes {rank, errno} */
+    uint64_t files;      /* soft limit of descriptors to give back to children, 0: unchanged */
 } launch_start;
 
 /* pipe2(); TRI_EIO says whose pipe it was to be, and how more files may be open where that was the reason. */
@@ -220,8 +220,8 @@ tri_status tri_launch_child_fork(const launch_start *start, launch_rank *rank, c
                                  char *const *environment);
 /* To its process group, or to itself while it has none yet. */
 void tri_launch_signal(pid_t pid, int number);
-/* Opens the files that a rank writes, from where they were read to. anew: they are emptied first. */
-tri_status tri_launch_files_open(launch_rank *rank, bool anew);
+/* Opens the files that a rank writes, from where they were read to. again: they are emptied first. */
+tri_status tri_launch_files_open(launch_rank *rank, bool again);
 
 /* One call of tri_launch_run(). */
 typedef struct launch launch;
@@ -233,7 +233,7 @@ struct launch {
     tri_vector hosts;
     char token[65], store_url[1400], master[256];
     tri_store_server *server;
-    tri_store *store;   /* elastic: where ends of ranks are told */
+    tri_store *store;   /* elastic: where ends of ranks are published */
     launch_guard guard; /* without a journal */
     launch_sink sinks[2];
     launch_loss log_loss;
@@ -278,7 +278,7 @@ void tri_launch_beat_stop(launch *job);
 bool tri_launch_is_over(const launch *job);
 /* launch_watch.c: a worker that ended with this code was refused, which is said. Not known: rank->lost.unasked. */
 bool tri_launch_was_refused(launch *job, launch_rank *rank, int code);
-/* A worker has told that the run cannot go on whoever takes part (tri_members_fail). */
+/* A worker has reported that the run cannot continue whoever takes part (tri_members_fail). */
 bool tri_launch_is_failed(const launch *job);
 /* Ranks of other launchers need our store. */
 bool tri_launch_is_needed(const launch *job);
@@ -286,7 +286,7 @@ bool tri_launch_is_needed(const launch *job);
 /* --- launch_attach.c: what a journal holds of a launcher --- */
 
 /* Opens the journal. With ranks of a killed launcher in it: job->attached, and token, ports and ranks are as it had
- * them; else it begins anew. */
+ * them; else it begins again. */
 tri_status tri_launch_journal_open(launch *job);
 /* What a new launcher has to know, once there is a store. */
 tri_status tri_launch_journal_begin(launch *job);
@@ -321,7 +321,8 @@ void tri_launch_words_init(launch_rank *rank);
 void tri_launch_words_start(launch_rank *rank);
 /* What was held is passed on: there is a connection. */
 tri_status tri_launch_words_begun(launch_rank *rank);
-/* The remote shell has ended: words.reason is why, if nothing had begun. Whether there is one that was not told yet. */
+/* The remote shell has ended: words.reason is why, if nothing had begun. Whether there is one that was not reported
+ * yet. */
 bool tri_launch_words_reason(launch_rank *rank);
 
 /* --- launch_far.c: ranks of other hosts that outlive the connection to them --- */
@@ -337,10 +338,10 @@ bool tri_launch_far_ended(launch *job, launch_rank *rank, siginfo_t *info);
 void tri_launch_far_check(launch *job);
 /* It was to end and does not say that it has: it is named, and left to itself. */
 void tri_launch_far_leave(launch *job, launch_rank *rank);
-/* The connection is there, or was: tells it, or has it told by the next one. */
+/* The connection is there, or was: tells it, or leaves that to the next one. */
 void tri_launch_far_signal(launch_rank *rank, const char *name);
 
-/* --- launch_restart.c: the job goes on without a rank, and starts it again --- */
+/* --- launch_restart.c: the job continues without a rank, and starts it again --- */
 
 /* Exit codes of this program's ranks. */
 #define TRI_LAUNCH_CONFIG_CODE 2
@@ -348,7 +349,7 @@ void tri_launch_far_signal(launch_rank *rank, const char *name);
 
 /* Is a rank alive, or about to be, or does somebody elsewhere need the store of this launcher? */
 bool tri_launch_has_others(const launch *job);
-/* A rank has ended and is reaped. Returns true if the job goes on, with or without a new process in its place. */
+/* A rank has ended and is reaped. Returns true if the job continues, with or without a new process in its place. */
 bool tri_launch_loss_bear(launch *job, launch_rank *rank, const tri_launch_result *end);
 /* Starts again those whose time has come. Returns the end that ends the job; rank -1: none. */
 tri_launch_result tri_launch_losses_check(launch *job);

@@ -3,7 +3,7 @@
  * launch_meet.c: where the ranks of a job meet: in a store that the launcher serves, in etcd, or, for those that join a
  * job that is there, in that job's.
  *
- * Keys: launch/processes, how many numbers of ranks were given out; launch/founders, how many make the first
+ * Keys: launch/processes, how many numbers of ranks were given out; launch/initial_members, how many make the first
  * generation.
  */
 #include <stdio.h>
@@ -161,20 +161,20 @@ static tri_status joined_store(launch *job)
 /* Numbers of ranks are never used again: the ids of members are made of them. */
 static tri_status numbers_take(launch *job)
 {
-    int64_t count, founders = job->world - job->config->spares, until_ns = tri_now_ns() + STORE_NS;
+    int64_t count, initial_members = job->world - job->config->spares, until_ns = tri_now_ns() + STORE_NS;
 
     if (job->attached)
         return TRI_OK;
     TRI_TRY(tri_store_add(job->store, "launch/processes", job->world, &count, until_ns));
     if (job->config->join[0])
-        TRI_TRY(tri_store_add(job->store, "launch/founders", 0, &founders, until_ns));
+        TRI_TRY(tri_store_add(job->store, "launch/initial_members", 0, &initial_members, until_ns));
     else
-        TRI_TRY(tri_store_add(job->store, "launch/founders", founders, &founders, until_ns));
-    if (founders < 1)
+        TRI_TRY(tri_store_add(job->store, "launch/initial_members", initial_members, &initial_members, until_ns));
+    if (initial_members < 1)
         return tri_fail(TRI_ECONFIG, "--join %s: want the store of an elastic job, found one without",
                         job->config->join);
     job->first = (int)count - job->world;
-    job->start.founders = (int)founders;
+    job->start.initial_members = (int)initial_members;
     return TRI_OK;
 }
 

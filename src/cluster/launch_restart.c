@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * launch_restart.c: the job goes on without a rank that has ended, and starts it again.
+ * launch_restart.c: the job continues without a rank that has ended, and starts it again.
  *
  * One that a signal has killed is started again at once. One that ends with an exit code waits a moment first: if all
  * ranks end with the same error, no new process would do better, and that error ends the job. A start that fails is

@@ -17,11 +17,11 @@
 #include "cluster/launch_impl.h"
 #include "cluster/members.h"
 
-#define TICK_NS    (200 * TRI_NS_PER_MS)
-#define CUT_NS     TRI_NS_PER_S /* for a remote side to die by itself before its connection is cut */
-#define FLUSH_NS   (5 * TRI_NS_PER_S)
-#define BURY_NS    (500 * TRI_NS_PER_MS)
-#define REFUSED_NS (300 * TRI_NS_PER_MS)
+#define TICK_NS      (200 * TRI_NS_PER_MS)
+#define CUT_NS       TRI_NS_PER_S /* for a remote side to die by itself before its connection is cut */
+#define FLUSH_NS     (5 * TRI_NS_PER_S)
+#define MARK_DEAD_NS (500 * TRI_NS_PER_MS)
+#define REFUSED_NS   (300 * TRI_NS_PER_MS)
 
 #define SHELL_CODE 255 /* of ssh itself */
 
@@ -247,12 +247,12 @@ static int cause_weight(const tri_launch_result *result)
 }
 
 /* The others need not find out themselves. */
-static void rank_bury(launch *job, const launch_rank *rank)
+static void rank_mark_dead(launch *job, const launch_rank *rank)
 {
     char id[TRI_MEMBER_NBYTES];
 
     snprintf(id, sizeof id, "%d.%d", rank->rank, rank->starts - 1);
-    if (tri_members_bury(job->store, id, tri_now_ns() + BURY_NS) != TRI_OK)
+    if (tri_members_mark_dead(job->store, id, tri_now_ns() + MARK_DEAD_NS) != TRI_OK)
         tri_launch_say(job, "trireme: cannot tell the others that rank %d has ended: %s\n", rank->rank,
                        tri_last_error());
 }
@@ -291,7 +291,7 @@ static bool has_left(launch *job, const launch_rank *rank, const siginfo_t *info
                        rank->rank, code);
     else
         return false;
-    rank_bury(job, rank);
+    rank_mark_dead(job, rank);
     return true;
 }
 
@@ -386,8 +386,8 @@ static void ends_check(launch *job)
         else if (rank->host && info.si_status > 128 && info.si_status < 128 + 65 && !job->signal_passed)
             end.signal = info.si_status - 128; /* the shell over there reports signals like this */
         end.exit_code = end.signal ? 128 + end.signal : info.si_status;
-        if (job->store && end.exit_code != 0) /* else it has told them itself */
-            rank_bury(job, rank);
+        if (job->store && end.exit_code != 0) /* else it has reported it itself */
+            rank_mark_dead(job, rank);
         if (tri_launch_was_refused(job, rank, end.exit_code))
             continue;
         if (!has_no_connection(rank, &end) && tri_launch_loss_bear(job, rank, &end))
@@ -413,13 +413,13 @@ static void ends_check(launch *job)
 /* Once that lines are lost, and once that they no longer are. */
 static void loss_tell(launch *job, launch_loss *loss, const char *what)
 {
-    if (loss->is && !loss->told)
-        tri_launch_say(job, "trireme: %s; the run goes on, and lines without room are dropped\n", loss->why);
-    else if (!loss->is && loss->told)
+    if (loss->is && !loss->reported)
+        tri_launch_say(job, "trireme: %s; the run continues, and lines without room are dropped\n", loss->why);
+    else if (!loss->is && loss->reported)
         tri_launch_say(job, "trireme: %s again; %lld bytes of lines were dropped\n", what, (long long)loss->nbytes);
     if (!loss->is)
         loss->nbytes = 0;
-    loss->told = loss->is;
+    loss->reported = loss->is;
 }
 
 static void sinks_check(launch *job)

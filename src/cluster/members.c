@@ -2,12 +2,12 @@
  *
  * members.c: the protocol of generations over a store.
  *
- * Keys: gen/<g> the list of generation g, claimed once, strays with a "-" before their lines; gen/<g>/formed, claimed
- * too: "yes", all of its members have the state that it begins with, or "no"; gen/<g>/in/<id> a member
- * of g - 1 that has registered for g; gen/<g>/newcomers how many newcomers have, gen/<g>/new/<i> each of them; gen/now
- * a number that is not above the newest generation; gen/over set: there will be none any more; gone/<id> a process that
- * has ended or leaves; news/<i>, each claimed: "gone <id>" or "call <g>" (members of g - 1 are asked to form g), for
- * all ears; news/count: how many of these there are at least. What has become of no use is forgotten
+ * Keys: gen/<g> the list of generation g, claimed once, absent members with a "-" before their lines; gen/<g>/formed,
+ * claimed too: "yes", all of its members have the state that it begins with, or "no"; gen/<g>/in/<id> a member of g - 1
+ * that has registered for g; gen/<g>/newcomers how many newcomers have, gen/<g>/new/<i> each of them; gen/now a number
+ * that is not above the newest generation; gen/over set: there will be none any more; gone/<id> a process that has
+ * ended or leaves; news/<i>, each claimed: "gone <id>" or "call <g>" (members of g - 1 are asked to form g), for all
+ * listeners; news/count: how many of these there are at least. What has become of no use is forgotten
  * (members_forget.c): below gen/oldest there are no generations, and below news/oldest no news.
  */
 #include <inttypes.h>
@@ -49,7 +49,7 @@ static tri_status value_find(tri_members *members, const char *key, int64_t unti
 static tri_status adopt(tri_members *members, tri_generation *list)
 {
     members->rank = -1;
-    members->silent_ns = 0;
+    members->suspect_from_ns = 0;
     tri_mutex_lock(&members->mutex);
     generation_fini(&members->now);
     members->now = *list;
@@ -61,17 +61,17 @@ static tri_status adopt(tri_members *members, tri_generation *list)
     tri_mutex_unlock(&members->mutex);
     tri_members_candidates_clear(&members->old);
     tri_members_candidates_clear(&members->news);
-    tri_members_candidates_clear(&members->strays);
+    tri_members_candidates_clear(&members->absent);
     members->suspect_ns = members->settle_ns = 0;
     tri_free(members->healed);
     members->healed = NULL;
-    for (int i = 0; i < members->now.count + members->now.stray_count; i++) {
+    for (int i = 0; i < members->now.count + members->now.absent_count; i++) {
         candidate one = {.member = members->now.members[i]};
         bool in = i < members->now.count;
 
         if (in && strcmp(one.member.id, members->id) == 0)
             members->rank = i;
-        if (!tri_vector_push(in ? &members->old : &members->strays, &one))
+        if (!tri_vector_push(in ? &members->old : &members->absent, &one))
             return TRI_ENOMEM;
     }
     return TRI_OK;
@@ -131,10 +131,10 @@ static tri_status newest_find(tri_members *members, int64_t deadline_ns)
     return status == TRI_ETIMEOUT && tri_now_ns() < deadline_ns ? TRI_OK : status;
 }
 
-static tri_status founders_make(tri_members *members)
+static tri_status initial_members_make(tri_members *members)
 {
-    tri_generation list = {.count = members->setup.founders,
-                           .members = tri_alloc_zero((size_t)members->setup.founders + 1, sizeof(tri_member))};
+    tri_generation list = {.count = members->setup.initial_members,
+                           .members = tri_alloc_zero((size_t)members->setup.initial_members + 1, sizeof(tri_member))};
 
     if (!list.members)
         return TRI_ENOMEM;
@@ -181,11 +181,11 @@ static tri_status call(tri_members *members, int64_t number, int64_t deadline_ns
     if (!wanted && !members->waits)
         tri_log(TRI_LOG_INFO, "waits as a spare, ready, until one of %d workers is missing", members->now.count);
     members->waits = !wanted;
-    if (now_ns < members->called_ns || !wanted)
+    if (now_ns < members->request_ns || !wanted)
         return TRI_OK;
-    members->called_ns = now_ns + CALL_NS;
+    members->request_ns = now_ns + CALL_NS;
     snprintf(text, sizeof text, "call %" PRId64, number);
-    return tri_members_tell(members->setup.store, text, deadline_ns);
+    return tri_members_publish(members->setup.store, text, deadline_ns);
 }
 
 /* --- closing --- */
@@ -195,15 +195,15 @@ static tri_status find_gone(tri_members *members, candidate *one, int rank)
 {
     char key[KEY], where[TRI_MEMBER_WHERE_NBYTES], *text;
 
-    if (strcmp(one->member.id, members->id) == 0 || one->buried)
+    if (strcmp(one->member.id, members->id) == 0 || one->dead)
         return TRI_OK;
     if (rank >= 0)
         one->way = tri_members_way(members, rank, where);
     one->gone = one->gone || one->way == TRI_MEMBER_GONE;
     snprintf(key, sizeof key, "gone/%s", one->member.id);
     tri_status status = value_find(members, key, tri_now_ns(), &text);
-    one->buried = status == TRI_OK;
-    one->gone = one->gone || one->buried;
+    one->dead = status == TRI_OK;
+    one->gone = one->gone || one->dead;
     if (status == TRI_OK)
         tri_free(text);
     return status == TRI_ETIMEOUT ? TRI_OK : status;
@@ -226,7 +226,7 @@ static tri_status find_here(tri_members *members, candidate *one, const char *ke
 /* A generation without links: long enough for those of it that live. */
 static bool is_silent(const tri_members *members)
 {
-    return members->silent_ns > 0 && members->rank >= 0 && tri_now_ns() >= members->silent_ns;
+    return members->suspect_from_ns > 0 && members->rank >= 0 && tri_now_ns() >= members->suspect_from_ns;
 }
 
 /* Does this process close the next generation? The first that is not gone does; others would be right too, and are
@@ -339,7 +339,7 @@ static tri_status missing_find(tri_members *members, int64_t number, const candi
         candidate *one = tri_vector_at(&members->old, i);
 
         TRI_TRY(find_gone(members, one, (int)i));
-        if (!one->buried) /* one that was given up may live all the same */
+        if (!one->dead) /* one that was given up may live all the same */
             TRI_TRY(find_here(members, one, tri_members_key(key, number, "/in/", one->member.id)));
         one->gone = one->gone || (!one->here && i != (size_t)members->rank && is_silent(members));
         if (!one->gone && !one->here && one->way == TRI_MEMBER_HEARD && !*first)
@@ -402,7 +402,7 @@ static tri_status silent_append(tri_vector *list, const tri_vector *candidates)
     for (size_t i = 0; i < candidates->count; i++) {
         const candidate *one = tri_vector_at(candidates, i);
 
-        if (one->here && one->gone && !one->buried && !tri_vector_push(list, &one->member))
+        if (one->here && one->gone && !one->dead && !tri_vector_push(list, &one->member))
             return TRI_ENOMEM;
     }
     return TRI_OK;
@@ -453,17 +453,17 @@ static bool has_come(const tri_members *members, const char *id)
 }
 
 /* Who may live with a state, and is not in the list. */
-static tri_status strays_print(const tri_members *members, const tri_vector *list, tri_string *text)
+static tri_status absent_print(const tri_members *members, const tri_vector *list, tri_string *text)
 {
-    const tri_vector *all[] = {&members->old, &members->news, &members->strays};
+    const tri_vector *all[] = {&members->old, &members->news, &members->absent};
 
     for (size_t v = 0; v < TRI_COUNT_OF(all); v++)
         for (size_t i = 0; i < all[v]->count; i++) {
             const candidate *one = tri_vector_at(all[v], i);
             bool nameless = all[v] == &members->news && !one->here;
-            bool twice = all[v] == &members->strays && has_come(members, one->member.id);
+            bool twice = all[v] == &members->absent && has_come(members, one->member.id);
 
-            if (nameless || twice || one->buried || is_empty(one) || is_listed(list, one->member.id))
+            if (nameless || twice || one->dead || is_empty(one) || is_listed(list, one->member.id))
                 continue;
             TRI_TRY(tri_string_append(text, "- "));
             TRI_TRY(tri_members_print(&one->member, text));
@@ -475,7 +475,7 @@ static tri_status list_print(const tri_members *members, const tri_vector *list,
 {
     for (size_t i = 0; i < list->count; i++)
         TRI_TRY(tri_members_print(tri_vector_at(list, i), text));
-    return strays_print(members, list, text);
+    return absent_print(members, list, text);
 }
 
 /* Claims the next generation with those that are here; what stands then is the present one. */
@@ -506,14 +506,14 @@ static bool state_may_come(const tri_members *members, int64_t number, const tri
     for (size_t i = 0; i < members->old.count; i++) {
         const candidate *one = tri_vector_at(&members->old, i);
 
-        may = may || (one->left_out && !one->buried && !is_empty(one)) ||
-              ((one->gone || one->way != TRI_MEMBER_HEARD) && !one->buried &&
+        may = may || (one->left_out && !one->dead && !is_empty(one)) ||
+              ((one->gone || one->way != TRI_MEMBER_HEARD) && !one->dead &&
                !one->here); /* else it is in the list with what it has */
     }
-    for (size_t i = 0; i < members->strays.count; i++) {
-        const candidate *one = tri_vector_at(&members->strays, i);
+    for (size_t i = 0; i < members->absent.count; i++) {
+        const candidate *one = tri_vector_at(&members->absent, i);
 
-        may = may || (!one->buried && !has_come(members, one->member.id));
+        may = may || (!one->dead && !has_come(members, one->member.id));
     }
     return may && number > 1 && !tri_members_is_whole(members, list);
 }
@@ -527,7 +527,7 @@ static void cut_forget(tri_members *members)
     }
 }
 
-/* Whether a newcomer waits in vain. */
+/* Whether a newcomer cannot become a member. */
 static tri_status newcomer_check(tri_members *members)
 {
     char *text;
@@ -562,8 +562,8 @@ static tri_status close_try(tri_members *members, int64_t number, int64_t few_ns
         return TRI_ETIMEOUT;
     }
     TRI_TRY(news_find(members, number, deadline_ns));
-    for (size_t i = 0; i < members->strays.count; i++)
-        TRI_TRY(find_gone(members, tri_vector_at(&members->strays, i), -1));
+    for (size_t i = 0; i < members->absent.count; i++)
+        TRI_TRY(find_gone(members, tri_vector_at(&members->absent, i), -1));
     tri_status status = list_make(members, &list);
     bool few = (int)list.count < members->setup.least && !tri_stop_signal();
     few = (few || state_may_come(members, number, &list)) && tri_now_ns() < few_ns;
@@ -576,7 +576,7 @@ static tri_status close_try(tri_members *members, int64_t number, int64_t few_ns
     else if (status == TRI_OK && members->rank < 0) /* the others may be gone because all is done */
         status = newcomer_check(members);
     if (status == TRI_OK && !few)
-        tri_members_left_out_tell(members, number);
+        tri_members_left_out_report(members, number);
     if (status == TRI_OK && !few)
         status = claim(members, number, &list, deadline_ns);
     tri_vector_fini(&list);
@@ -623,7 +623,7 @@ tri_status tri_members_next(tri_members *members, int64_t progress, tri_members_
                             int64_t deadline_ns)
 {
     int64_t few_ns = tri_now_ns() + members->setup.wait_ns, limit_ns = deadline_ns - tri_now_ns(), newest;
-    bool ready, unformed = members->silent_ns > 0;
+    bool ready, unformed = members->suspect_from_ns > 0;
 
     members->lost = lost;
     members->lost_arg = arg;
@@ -671,9 +671,9 @@ tri_status tri_members_spares(tri_members *members, int *count)
     return TRI_OK;
 }
 
-void tri_members_silence(tri_members *members, int64_t from_ns)
+void tri_members_suspect_from(tri_members *members, int64_t from_ns)
 {
-    members->silent_ns = from_ns;
+    members->suspect_from_ns = from_ns;
 }
 
 void tri_members_note(tri_members *members, const char *note)
@@ -692,7 +692,7 @@ int tri_members_rank(const tri_members *members)
     return members->rank;
 }
 
-bool tri_members_called(const tri_members *members)
+bool tri_members_rescale_requested(const tri_members *members)
 {
     return members->rank == 0 && atomic_load_explicit((_Atomic int64_t *)(uintptr_t)&members->heard,
                                                       memory_order_relaxed) == members->now.number + 1;
@@ -726,7 +726,7 @@ void tri_members_close(tri_members *members)
     generation_fini(&members->now);
     tri_string_fini(&members->cuts);
     tri_free(members->healed);
-    tri_vector *all[] = {&members->old, &members->news, &members->strays};
+    tri_vector *all[] = {&members->old, &members->news, &members->absent};
     for (size_t v = 0; v < TRI_COUNT_OF(all); v++) {
         tri_members_candidates_clear(all[v]);
         tri_vector_fini(all[v]);
@@ -744,11 +744,11 @@ static bool is_word(const char *text)
  * was none for long enough. */
 static tri_status news_begin(tri_members *members)
 {
-    tri_store *ear = members->setup.ear;
-    const int64_t patience_ns = ear->patience_ns;
-    ear->patience_ns = members->setup.store->patience_ns > 0 ? members->setup.alone_ns : 0;
-    tri_status status = tri_store_add(ear, "news/count", 0, &members->first_news, tri_now_ns() + FIRST_NS);
-    ear->patience_ns = patience_ns;
+    tri_store *listener = members->setup.listener;
+    const int64_t patience_ns = listener->patience_ns;
+    listener->patience_ns = members->setup.store->patience_ns > 0 ? members->setup.alone_ns : 0;
+    tri_status status = tri_store_add(listener, "news/count", 0, &members->first_news, tri_now_ns() + FIRST_NS);
+    listener->patience_ns = patience_ns;
     return status;
 }
 
@@ -765,17 +765,17 @@ tri_status tri_members_open(const tri_members_setup *setup, tri_members **out)
     snprintf(members->id, sizeof members->id, "%s", setup->id);
     snprintf(members->host, sizeof members->host, "%s", setup->host);
     snprintf(members->note, sizeof members->note, "-");
-    members->old.each = members->news.each = members->strays.each = sizeof(candidate);
+    members->old.each = members->news.each = members->absent.each = sizeof(candidate);
     members->dead.each = TRI_MEMBER_NBYTES;
     tri_mutex_init(&members->mutex);
     tri_status status = tri_members_spec_digest(setup->spec, members->spec);
     if (status == TRI_OK)
-        status = founders_make(members);
-    if (status == TRI_OK && setup->ear)
+        status = initial_members_make(members);
+    if (status == TRI_OK && setup->listener)
         status = news_begin(members);
     members->first_news++;
-    if (status == TRI_OK && setup->ear)
-        status = tri_thread_start(&members->thread, "members", tri_members_ear, members);
+    if (status == TRI_OK && setup->listener)
+        status = tri_thread_start(&members->thread, "members", tri_members_listen, members);
     if (status != TRI_OK) {
         tri_members_close(members);
         return status;

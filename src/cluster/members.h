@@ -26,9 +26,9 @@ typedef struct tri_member {
 
 typedef struct tri_generation {
     int64_t number;      /* 0: before the first */
-    int count;           /* of that one: the founders */
-    int stray_count;     /* left out, and not known to have ended: they may come back, and have a state */
-    tri_member *members; /* [count + stray_count]: by rank, then strays */
+    int count;           /* of that one: the initial members */
+    int absent_count;    /* left out, and not known to have ended: they may come back, and have a state */
+    tri_member *members; /* [count + absent_count]: by rank, then absent members */
 } tri_generation;
 
 /* What a member of the generation that ends knows of a rank of it. */
@@ -50,19 +50,19 @@ typedef struct tri_member_reach {
 } tri_member_reach;
 
 typedef struct tri_members_setup {
-    tri_store *store; /* borrowed */
-    tri_store *ear;   /* borrowed, used by a thread of its own that hears calls; NULL: none are heard */
+    tri_store *store;    /* borrowed */
+    tri_store *listener; /* borrowed, used by a thread of its own that hears calls; NULL: none are heard */
     const char *id, *host;
-    const char *spec; /* lines "key=value" of what all members must have in common; NULL: nothing is compared */
-    int founders;     /* processes "0.0", "1.0", ... that make the first generation */
-    int least, most;  /* members */
-    int64_t wait_ns;  /* how long fewer than `least`, or such as have no state, wait for others; then they go on */
-    const char *beat; /* key that changes while there is a launcher; NULL: while there is a store there is one */
-    int64_t alone_ns; /* how long it may be gone, with an ear; 0: for ever */
-    void (*alone)(void *arg); /* it was: called once, by the ear's thread */
+    const char *spec;    /* lines "key=value" of what all members must have in common; NULL: nothing is compared */
+    int initial_members; /* processes "0.0", "1.0", ... that make the first generation */
+    int least, most;     /* members */
+    int64_t wait_ns;     /* how long fewer than `least`, or such as have no state, wait for others; then they go on */
+    const char *beat;    /* key that changes while there is a launcher; NULL: while there is a store there is one */
+    int64_t alone_ns;    /* how long it may be gone, with a listener; 0: for ever */
+    void (*alone)(void *arg); /* it was: called once, by the listener's thread */
     /* Have these a whole state together? NULL: one with progress has. */
     bool (*whole)(void *arg, const tri_member *members, int count);
-    /* How many of so many can work together, at least 1; the others wait as newcomers. NULL: all. */
+    /* How many of `count` can work together, at least 1; the others wait as newcomers. NULL: all. */
     int (*fit)(void *arg, int count);
     /* Finds which of these it does not reach now; within a second or two. NULL: it reaches all. */
     tri_status (*reach)(void *arg, const tri_member *members, tri_member_reach *reach, int count);
@@ -85,7 +85,7 @@ tri_status tri_members_next(tri_members *members, int64_t progress, tri_members_
                             int64_t deadline_ns);
 /* The present generation did not form, so it has no links that could tell who is there: whoever of it has not
  * registered for the next one by then is given up. Until that one is closed. */
-void tri_members_silence(tri_members *members, int64_t from_ns);
+void tri_members_suspect_from(tri_members *members, int64_t from_ns);
 /* What it says of itself in the next registrations: one word of fewer than TRI_MEMBER_NOTE_NBYTES bytes. */
 void tri_members_note(tri_members *members, const char *note);
 /* The present one, until the next call; its members are in the order of ranks of the one before, newcomers last. */
@@ -93,10 +93,10 @@ const tri_generation *tri_members_now(const tri_members *members);
 /* Of this process in it; -1: it is in none. */
 int tri_members_rank(const tri_members *members);
 /* Somebody asks for the next generation: one relaxed load; known to rank 0 alone, and a moment later. */
-bool tri_members_called(const tri_members *members);
+bool tri_members_rescale_requested(const tri_members *members);
 /* Newcomers that are ready, and would be in the next generation if there were room. */
 tri_status tri_members_spares(tri_members *members, int *count);
-/* Set while a member of the present generation is known to have ended: making links to it is in vain. Valid until
+/* Set while a member of the present generation is known to have ended: making links to it cannot succeed. Valid until
  * close. */
 const atomic_bool *tri_members_broken(const tri_members *members);
 /* Has the present generation formed? Of all that say whether it has, the first is right, and all are given its word;
@@ -117,11 +117,11 @@ tri_status tri_members_is_listed(tri_store *store, const char *id, bool *listed,
 /* This process takes no further part: nobody waits for it. */
 tri_status tri_members_leave(tri_members *members, int64_t deadline_ns);
 /* The same, said by who saw it end. */
-tri_status tri_members_bury(tri_store *store, const char *id, int64_t deadline_ns);
+tri_status tri_members_mark_dead(tri_store *store, const char *id, int64_t deadline_ns);
 /* This process cannot be a member, and says why: nobody waits for it, nor is it started again. Returns
  * TRI_EMISMATCH. */
 tri_status tri_members_withdraw(tri_members *members, const char *why, int64_t deadline_ns);
-/* The process takes no further part, even against its will, and is told why. */
+/* The process takes no further part, even against its will, and gets the reason. */
 tri_status tri_members_refuse(tri_store *store, const char *id, const char *why, int64_t deadline_ns);
 
 #endif

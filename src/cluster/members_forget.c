@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * members_forget.c: what has ended is told to all, and forgotten when nobody needs it any more, so that a store holds
- * no more after a thousand deaths than after ten.
+ * members_forget.c: what has ended is published to all, and forgotten when nobody needs it any more, so that a store
+ * holds no more after a thousand deaths than after ten.
  *
  * A key that is removed could be claimed again by somebody who was stopped meanwhile. So a number is raised first, and
  * is looked at behind every claim and every look: below gen/oldest nothing counts of a generation, below news/oldest no
@@ -63,39 +63,39 @@ tri_status tri_members_is_listed(tri_store *store, const char *id, bool *listed,
 /* --- telling --- */
 
 /* In the first place that is free, which is claimed with the text itself: whoever dies meanwhile leaves no gap at which
- * ears would wait. The same words of somebody else will do. news/count only says where to begin, and is never ahead of
- * what stands. */
-tri_status tri_members_tell(tri_store *store, const char *text, int64_t deadline_ns)
+ * listeners would wait. The same words of somebody else will do. news/count only says where to begin, and is never
+ * ahead of what stands. */
+tri_status tri_members_publish(tri_store *store, const char *text, int64_t deadline_ns)
 {
     char key[KEY], *stands;
     int64_t place, oldest, count;
     size_t nbytes;
-    bool told = false;
+    bool published = false;
 
     TRI_TRY(tri_members_number(store, "news/count", &place));
-    while (!told) {
+    while (!published) {
         snprintf(key, sizeof key, "news/%" PRId64, ++place);
         TRI_TRY(tri_store_claim(store, key, text, strlen(text), &stands, &nbytes, deadline_ns));
-        told = strcmp(stands, text) == 0;
+        published = strcmp(stands, text) == 0;
         tri_free(stands);
         TRI_TRY(tri_members_number(store, "news/oldest", &oldest));
         if (oldest <= place)
             continue;
-        TRI_TRY(tri_store_remove(store, key, deadline_ns)); /* no ear comes by there */
-        told = false;
+        TRI_TRY(tri_store_remove(store, key, deadline_ns)); /* no listener comes by there */
+        published = false;
         place = oldest - 1;
     }
     return tri_store_raise(store, "news/count", place, &count, deadline_ns);
 }
 
-tri_status tri_members_bury(tri_store *store, const char *id, int64_t deadline_ns)
+tri_status tri_members_mark_dead(tri_store *store, const char *id, int64_t deadline_ns)
 {
     char key[KEY];
 
     snprintf(key, sizeof key, "gone/%s", id);
     TRI_TRY(tri_store_set(store, key, "", 0, deadline_ns));
     snprintf(key, sizeof key, "gone %s", id);
-    return tri_members_tell(store, key, deadline_ns);
+    return tri_members_publish(store, key, deadline_ns);
 }
 
 tri_status tri_members_end(tri_members *members, int64_t deadline_ns)
@@ -116,7 +116,7 @@ tri_status tri_members_fail(tri_store *store, tri_status status, const char *why
 
 tri_status tri_members_leave(tri_members *members, int64_t deadline_ns)
 {
-    return tri_members_bury(members->setup.store, members->id, deadline_ns);
+    return tri_members_mark_dead(members->setup.store, members->id, deadline_ns);
 }
 
 tri_status tri_members_failure_check(tri_store *store)
@@ -207,7 +207,7 @@ static tri_status generations_drop(tri_members *members, int64_t clean, tri_memb
 
 static bool is_named(const tri_generation *list, const char *id)
 {
-    for (int i = 0; i < list->count + list->stray_count; i++)
+    for (int i = 0; i < list->count + list->absent_count; i++)
         if (strcmp(list->members[i].id, id) == 0)
             return true;
     return false;

@@ -15,7 +15,7 @@
 #define LOOK_NS     (200 * TRI_NS_PER_MS) /* between two looks of one that does not reach all */
 #define HOLD_NS     (700 * TRI_NS_PER_MS) /* one that was left out reaches all as long before it joins; */
 #define HOLD_DOUBLE 6                     /* where links to it failed though it was reached: twice as long each time */
-#define OUT_NS      (600 * TRI_NS_PER_S)  /* after which these count anew */
+#define OUT_NS      (600 * TRI_NS_PER_S)  /* after which these count again */
 #define NODES       4096                  /* of the search for the largest set, at most */
 
 /* --- saying it --- */
@@ -259,13 +259,13 @@ tri_status tri_members_connected_find(tri_members *members)
     return TRI_OK;
 }
 
-void tri_members_left_out_tell(tri_members *members, int64_t number)
+void tri_members_left_out_report(tri_members *members, int64_t number)
 {
     const char *where;
 
-    if (members->told_number == number)
+    if (members->reported_number == number)
         return;
-    members->told_number = number;
+    members->reported_number = number;
     for (size_t i = 0; i < members->old.count; i++) {
         const candidate *one = tri_vector_at(&members->old, i), *by = NULL;
 
@@ -375,9 +375,9 @@ static void waits_tell(tri_members *members, const tri_member *one, const tri_me
 {
     const char *ports = members->setup.ports;
 
-    if (members->waits_told)
+    if (members->waits_reported)
         return;
-    members->waits_told = true;
+    members->waits_reported = true;
     tri_log(
         TRI_LOG_WARN,
         "cannot reach worker %s (host %s) at %s: waits until it can, and the others go on; %s%s%s between the hosts",
@@ -436,8 +436,8 @@ tri_status tri_members_reach_look(tri_members *members, bool *ready)
     *ready = now_ns - members->reached_ns >= hold_ns(members);
     if (!*ready)
         tri_sleep_ns(LOOK_NS);
-    else if (members->waits_told)
+    else if (members->waits_reported)
         tri_log(TRI_LOG_INFO, "reaches all workers, and asks to join");
-    members->waits_told = members->waits_told && !*ready;
+    members->waits_reported = members->waits_reported && !*ready;
     return TRI_OK;
 }

@@ -37,7 +37,7 @@ static tri_status register_newcomer(tri_members *members, int64_t number, int64_
     TRI_TRY(tri_store_add(store, tri_members_key(key, number, "/newcomers", ""), 1, &members->ticket, deadline_ns));
     snprintf(place, sizeof place, "%" PRId64, members->ticket);
     TRI_TRY(registration_write(members, tri_members_key(key, number, "/new/", place), progress, deadline_ns));
-    members->called_ns = 0;
+    members->request_ns = 0;
     return TRI_OK;
 }
 tri_status tri_members_register(tri_members *members, int64_t number, int64_t progress, int64_t deadline_ns)

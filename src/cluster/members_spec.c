@@ -16,7 +16,7 @@
 
 #define SPEC_KEY    "spec"
 #define SLICE_NS    (100 * TRI_NS_PER_MS)
-#define DIFFERENCES 3 /* told with their values; the others are counted */
+#define DIFFERENCES 3 /* printed with their values; the others are counted */
 
 tri_status tri_members_spec_digest(const char *spec, char hex[TRI_SPEC_DIGEST_NBYTES])
 {
@@ -94,7 +94,7 @@ tri_status tri_members_refuse(tri_store *store, const char *id, const char *why,
 
     snprintf(key, sizeof key, "refused/%s", id);
     TRI_TRY(tri_store_set(store, key, why, strlen(why), deadline_ns));
-    return tri_members_bury(store, id, deadline_ns);
+    return tri_members_mark_dead(store, id, deadline_ns);
 }
 
 static tri_status refusal_fail(const tri_members *members, const char *why)
@@ -124,13 +124,13 @@ tri_status tri_members_refusal_check(const tri_members *members)
 
 tri_status tri_members_misfit_refuse(tri_members *members, candidate *one, int64_t deadline_ns)
 {
-    if (!members->spec[0] || !one->here || one->buried || strcmp(one->spec, members->spec) == 0)
+    if (!members->spec[0] || !one->here || one->dead || strcmp(one->spec, members->spec) == 0)
         return TRI_OK;
     tri_log(TRI_LOG_WARN,
             "worker %s is refused: its description of the run (model, data, options, processor) is "
             "not that of the members",
             one->member.id);
-    one->gone = one->buried = true;
+    one->gone = one->dead = true;
     return tri_members_refuse(members->setup.store, one->member.id,
                               "its description of the run is not that of the members", deadline_ns);
 }

@@ -8,12 +8,12 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Strays are last. */
-static bool line_parse(const char *line, bool stray, tri_member *member)
+/* Absent members are last. */
+static bool line_parse(const char *line, bool absent, tri_member *member)
 {
-    if (stray && strncmp(line, "- ", 2) != 0)
+    if (absent && strncmp(line, "- ", 2) != 0)
         return false;
-    return sscanf(line + (stray ? 2 : 0), "%39s %39s %" SCNd64 " %139s", member->id, member->host, &member->progress,
+    return sscanf(line + (absent ? 2 : 0), "%39s %39s %" SCNd64 " %139s", member->id, member->host, &member->progress,
                   member->note) == 4;
 }
 
@@ -21,13 +21,13 @@ tri_status tri_members_parse(const char *text, int64_t number, tri_generation *o
 {
     tri_vector list = {.each = sizeof(tri_member)};
     const char *line = text;
-    int strays = 0;
+    int absent = 0;
 
     while (*line) {
         const char *end = strchr(line, '\n');
         tri_member member = {.progress = -1};
-        strays += strays > 0 || line[0] == '-';
-        bool good = end && line_parse(line, strays > 0, &member);
+        absent += absent > 0 || line[0] == '-';
+        bool good = end && line_parse(line, absent > 0, &member);
 
         if (!good || !tri_vector_push(&list, &member)) {
             tri_vector_fini(&list);
@@ -39,7 +39,7 @@ tri_status tri_members_parse(const char *text, int64_t number, tri_generation *o
         line = end + 1;
     }
     *out = (tri_generation){
-        .number = number, .count = (int)list.count - strays, .stray_count = strays, .members = list.items};
+        .number = number, .count = (int)list.count - absent, .absent_count = absent, .members = list.items};
     return TRI_OK;
 }
 

@@ -7,7 +7,7 @@
 
 #include "cluster/members.h"
 
-/* Lines of members, then of strays; out->members is the caller's. TRI_EFORMAT names the key and the line. */
+/* Lines of members, then of absent members; out->members is the caller's. TRI_EFORMAT names the key and the line. */
 tri_status tri_members_parse(const char *text, int64_t number, tri_generation *out);
 /* Appends one line, without what makes it a stray's. */
 tri_status tri_members_print(const tri_member *one, tri_string *text);

@@ -205,7 +205,7 @@ static void reply_full(tri_store_server *server, store_client *client)
     reply_error(server, client, TRI_EINVAL, text);
 }
 
-/* Before anybody hears of it: a server that takes over knows all that was told. */
+/* Before anybody hears of it: a server that takes over knows all that anybody has read. */
 static void change_keep(tri_store_server *server, const char *key, const store_value *value)
 {
     char kept[TRI_STORE_KEY_NBYTES + 2] = {KEPT};
@@ -428,7 +428,7 @@ static bool header_arrived(tri_store_server *server, store_client *client)
     memset(client->key, 0, sizeof client->key);
     if (request->value_nbytes > 0 || has_value(request))
         client->body = value_create(server, request->value_nbytes);
-    /* A client without the token is not told how full we are. */
+    /* A client without the token does not learn how full the store is. */
     return client->body || client->proven;
 }
 

@@ -3,7 +3,7 @@
  * store_tcp.c: the client of a store server (docs/formats/store.md): one connection, one request at a time.
  *
  * Calls from several threads queue. Every step watches the caller's deadline. A reply that comes after its caller gave
- * up is recognised by its ticket and dropped; a connection that broke is made anew by the next call.
+ * up is recognised by its ticket and dropped; a connection that broke is made again by the next call.
  */
 #include <errno.h>
 #include <netdb.h>

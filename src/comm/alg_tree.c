@@ -61,7 +61,7 @@ static tree_place find_place(int rank, int root, int ranks)
     return place;
 }
 
-/* While one segment goes on to the children the next comes from the parent. */
+/* While one segment travels to the children the next comes from the parent. */
 static tri_status broadcast(tri_call *call, int root, uint32_t part)
 {
     tree_place place = find_place(call->group->rank, root, call->group->count);
@@ -83,7 +83,7 @@ static tri_status broadcast(tri_call *call, int root, uint32_t part)
     return TRI_OK;
 }
 
-/* Numbers of messages on the way down, apart from those on the way up. */
+/* Numbers of messages to children; those to parents have others. */
 static const uint32_t down_parts = UINT32_C(1) << 31;
 
 static tri_status all_reduce_run(tri_call *call)

@@ -87,20 +87,20 @@ static tri_status check_alike(tri_comm *comm, const tri_comm_config *config)
 {
     uint64_t digest = alike_digest(config) >> 1;
     /* And how far the farthest are apart: all ranks must price alike. */
-    int64_t told[3] = {(int64_t)digest, ~(int64_t)digest, -tri_net_round_trip_ns(comm->net) / 1000};
+    int64_t extremes[3] = {(int64_t)digest, ~(int64_t)digest, -tri_net_round_trip_ns(comm->net) / 1000};
     tri_call call = {.group = comm->world_group,
                      .op = TRI_COMM_ALL_REDUCE,
                      .dtype = TRI_I64,
                      .reduce = TRI_REDUCE_MIN,
                      .count = 3,
-                     .in = told,
-                     .out = told,
+                     .in = extremes,
+                     .out = extremes,
                      .canonical = true,
                      .algorithm = &tri_all_reduce_by_tree};
     TRI_TRY(tri_work_submit(&call, NULL));
-    comm->far_us = -told[2];
+    comm->far_us = -extremes[2];
     comm->world_group->price = tri_price_of_group(comm->world_group);
-    return told[0] == ~told[1] ? TRI_OK : report_unlike(comm, config);
+    return extremes[0] == ~extremes[1] ? TRI_OK : report_unlike(comm, config);
 }
 
 tri_status tri_comm_open_failed(tri_comm *comm, tri_status status)

@@ -186,7 +186,7 @@ struct tri_comm {
     bool closing;
     atomic_bool abort_waits; /* tri_comm_abort came while busy: the runner tells the others */
     int origin;
-    size_t told_nbytes; /* of `cause`, for the other ranks: what follows is about this one */
+    size_t cause_nbytes; /* of `cause`, for the other ranks: what follows is about this one */
     char cause[TRI_ERROR_NBYTES];
 
     tri_mutex lane_mutex; /* guards the list of open lanes; no other lock is taken while it is held */

@@ -27,7 +27,7 @@ typedef struct mpi_engine {
 
 /* The plug-in at `path`, or the one for the MPI that started the job. It stays loaded. */
 tri_status tri_mpi_load(const char *path, const char *started_by, const tri_mpi_ops **out);
-/* TRI_EUNSUPPORTED where MPI cannot count so many elements and all ranks know. */
+/* TRI_EUNSUPPORTED where MPI cannot count this many elements and all ranks know. */
 tri_status tri_mpi_can(const tri_call *call);
 /* Before a reduction: own parts are added, halves become f32, blocks lie one after the other. */
 tri_status tri_mpi_reduce_begin(mpi_engine *engine, tri_call *call, tri_mpi_call *mpi);

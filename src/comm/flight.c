@@ -2,7 +2,7 @@
  *
  * flight.c: writes the flight record.
  *
- * The others have been told before: nobody waits for this file. It is put in place whole, without waiting for the disk.
+ * The others have the news already: nobody waits for this file. It is put in place whole, without waiting for the disk.
  */
 #include "comm/flight.h"
 

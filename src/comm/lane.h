@@ -86,7 +86,7 @@ tri_status tri_lane_check_root(const tri_call *call);
 /* This rank has read all it needs of the call. */
 void tri_lane_end(const tri_lane *lane);
 /* This rank's next message will probably be as long: asks for the lines of its slot, which lie with those who read them
- * last, if all are done with them, while the caller goes on. */
+ * last, if all are done with them, while the caller continues. */
 void tri_lane_expect(const tri_lane *lane, size_t nbytes);
 /* For a reader whose peer does not wait for it, and may have posted its next message already: glance() asks for that
  * one's number, and fetch_ahead(), a little later, for the message, if it is there; it will probably be as long. */

@@ -15,7 +15,7 @@
 /* A phase of large messages begins and ends with waiting for the slower side: measured, as many little ones. */
 enum { PHASE_LITTLES = 2 };
 enum { LITTLE_NBYTES = 1 << 10, MUCH_NBYTES = 256 << 10, TURNS = 8, ADDED_COUNT = 16 << 10 };
-/* Beyond so many ranks nobody sends to all, and with two there is only one. */
+/* Beyond this number of ranks nobody sends to all, and with two there is only one. */
 enum { ALL_LEAST = 3, ALL_MOST = 16, ALL_TURNS = 15 };
 #define FAR_US INT64_C(5000)
 

@@ -48,7 +48,7 @@ static void add_parts(const tri_call *call)
         combine(call->parts[0], call->parts[0], call->parts[p], call->count);
 }
 
-/* Places as MPI wants them; a block that an int does not reach is told by the rank that has it. */
+/* Places as MPI wants them; a block that an int does not reach is reported by the rank that has it. */
 static tri_status ints_fill(const tri_call *call, const tri_blocks *blocks, bool all, int *counts, int *firsts)
 {
     int64_t first = 0;

@@ -17,9 +17,9 @@
 /* Tells the others, then writes down what happened here. */
 static void tell_and_record(tri_comm *comm, tri_status cause)
 {
-    char told[TRI_ERROR_NBYTES];
-    snprintf(told, sizeof(told), "%.*s", (int)comm->told_nbytes, comm->cause);
-    tri_net_abort(comm->net, cause, comm->origin, told);
+    char cause_text[TRI_ERROR_NBYTES];
+    snprintf(cause_text, sizeof(cause_text), "%.*s", (int)comm->cause_nbytes, comm->cause);
+    tri_net_abort(comm->net, cause, comm->origin, cause_text);
     tri_flight_write(comm);
 }
 
@@ -33,9 +33,9 @@ static void record_name(tri_comm *comm)
     size_t room = sizeof(comm->cause) - 1 - (size_t)nbytes;
     if (nbytes < 0 || (size_t)nbytes >= sizeof(comm->cause) / 2)
         return; /* a folder whose name is longer than a message */
-    if (comm->told_nbytes > room)
-        comm->told_nbytes = room;
-    memcpy(comm->cause + comm->told_nbytes, end, (size_t)nbytes + 1);
+    if (comm->cause_nbytes > room)
+        comm->cause_nbytes = room;
+    memcpy(comm->cause + comm->cause_nbytes, end, (size_t)nbytes + 1);
 }
 
 static inline tri_status comm_failed(const tri_comm *comm)
@@ -57,14 +57,14 @@ static bool remember_cause(tri_comm *comm, tri_status status, tri_status first, 
         return false;
     comm->first_cause = first;
     snprintf(comm->cause, sizeof(comm->cause), "%s", message);
-    comm->told_nbytes = strlen(comm->cause);
+    comm->cause_nbytes = strlen(comm->cause);
     record_name(comm);
     comm->origin = origin;
     atomic_store(&comm->failed, (int)status);
     return true;
 }
 
-/* The call that was run failed, or tri_comm_abort came while it ran: the others are told, once. */
+/* The call that was run failed, or tri_comm_abort came while it ran: the others hear of it once. */
 static void tell_others(tri_comm *comm, tri_status status)
 {
     tri_mutex_lock(&comm->mutex);
@@ -85,7 +85,7 @@ static void tell_others(tri_comm *comm, tri_status status)
 }
 
 /* All accesses are seq_cst: of two that meet here at least one sees the other, so an abort that finds the links in use
- * is told by whoever uses them, and a queue that fills meanwhile wakes the thread. */
+ * is reported by whoever uses them, and a queue that fills meanwhile wakes the thread. */
 static void busy_release(tri_comm *comm)
 {
     atomic_store(&comm->busy, 0);

@@ -141,7 +141,7 @@ void tri_check_caches(const tri_machine *machine, tri_finding *finding)
     }
     threads_find(machine, allowed, cpus, count, siblings);
     if (level == 0)
-        TRI_FINDING_SET(finding->found, "not told by this machine");
+        TRI_FINDING_SET(finding->found, "not reported by this machine");
     else if (groups == 1)
         TRI_FINDING_SET(finding->found, "cores %s share one cache of level %d%s%s%s", allowed, level,
                         siblings[0] ? "; " : "", siblings, siblings[0] ? " are threads of one core" : "");

@@ -3,8 +3,8 @@
  * doctor.h: what is wrong with a machine or a cluster for distributed training, as findings.
  *
  * Two tables of checks. tri_machine_checks look at one machine: its files below a root (so that tests give them another
- * machine) and what a tri_probe tried. tri_job_checks look at what the ranks of a job told and measured. A check fills
- * in one finding and never fails itself; what cannot be read is a finding too. Nothing here changes the machine.
+ * machine) and what a tri_probe tried. tri_job_checks look at what the ranks of a job reported and measured. A check
+ * fills in one finding and never fails itself; what cannot be read is a finding too. Nothing here changes the machine.
  */
 #ifndef TRI_DOCTOR_DOCTOR_H
 #define TRI_DOCTOR_DOCTOR_H
@@ -77,10 +77,10 @@ tri_status tri_machine_look(const tri_machine *machine, tri_vector *findings);
 typedef struct tri_rank_facts {
     bool known;
     char host_id[TRI_HOST_ID_NBYTES], host[TRI_HOST_NAME_NBYTES], version[32], kernels[96];
-    char cpus[128];                    /* "0-3,8" that it may use */
-    char chosen[16];                   /* the interface that other hosts try first; of one rank a host, else "" */
-    int64_t mtu, mbits;                /* of that one, -1: not known */
-    char told[TRI_TCP_ADDRESS_NBYTES]; /* a listener of its own, as tri_tcp_listen() tells it */
+    char cpus[128];                         /* "0-3,8" that it may use */
+    char chosen[16];                        /* the interface that other hosts try first; of one rank a host, else "" */
+    int64_t mtu, mbits;                     /* of that one, -1: not known */
+    char addresses[TRI_TCP_ADDRESS_NBYTES]; /* a listener of its own, as tri_tcp_listen() tells it */
 } tri_rank_facts;
 
 /* Two ranks, a < b. */

@@ -62,7 +62,7 @@ static tri_status hear(const examination *at, const char *what, int rank, int64_
 
 /* --- facts --- */
 
-static void facts_make(const examination *at, const tri_machine *machine, const char *told, tri_rank_facts *facts)
+static void facts_make(const examination *at, const tri_machine *machine, const char *addresses, tri_rank_facts *facts)
 {
     static const tri_machine here = {.root = ""};
 
@@ -71,7 +71,7 @@ static void facts_make(const examination *at, const tri_machine *machine, const 
     tri_host_name(facts->host);
     TRI_FINDING_SET(facts->version, "%s", TRI_VERSION);
     TRI_FINDING_SET(facts->kernels, "%s", at->kernels);
-    TRI_FINDING_SET(facts->told, "%s", told);
+    TRI_FINDING_SET(facts->addresses, "%s", addresses);
     (void)tri_machine_field(&here, "/proc/self/status", "Cpus_allowed_list", facts->cpus, sizeof facts->cpus);
     if (machine && tri_machine_chosen(machine, facts->chosen)) {
         facts->mtu = tri_interface_number(machine, facts->chosen, "mtu");
@@ -82,7 +82,7 @@ static void facts_make(const examination *at, const tri_machine *machine, const 
 static tri_status facts_write(const tri_rank_facts *facts, tri_string *out)
 {
     return tri_string_appendf(out, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%" PRId64 "\t%" PRId64 "\n", facts->host_id,
-                              facts->host, facts->version, facts->kernels, facts->cpus, facts->chosen, facts->told,
+                              facts->host, facts->version, facts->kernels, facts->cpus, facts->chosen, facts->addresses,
                               facts->mtu, facts->mbits);
 }
 
@@ -96,7 +96,7 @@ static const char *facts_read(const char *text, tri_rank_facts *facts)
         !tri_field_next(&text, '\t', facts->kernels, sizeof facts->kernels) ||
         !tri_field_next(&text, '\t', facts->cpus, sizeof facts->cpus) ||
         !tri_field_next(&text, '\t', facts->chosen, sizeof facts->chosen) ||
-        !tri_field_next(&text, '\t', facts->told, sizeof facts->told) ||
+        !tri_field_next(&text, '\t', facts->addresses, sizeof facts->addresses) ||
         !tri_field_next(&text, '\t', mtu, sizeof mtu) || !tri_field_next(&text, '\n', mbits, sizeof mbits))
         return NULL;
     facts->mtu = strtoll(mtu, NULL, 10);
@@ -125,7 +125,7 @@ static tri_status look_here(const examination *at, tri_machine *machine, const c
     return status;
 }
 
-static tri_status tell_facts(const examination *at, const char *checked, const char *told)
+static tri_status tell_facts(const examination *at, const char *checked, const char *addresses)
 {
     tri_cluster *cluster = at->cluster;
     tri_machine machine = {0};
@@ -137,7 +137,7 @@ static tri_status tell_facts(const examination *at, const char *checked, const c
     if (looks)
         status =
             tri_machine_open(cluster->local_world, cluster->world, cluster->local_world < cluster->world, &machine);
-    facts_make(at, looks && status == TRI_OK ? &machine : NULL, told, &facts);
+    facts_make(at, looks && status == TRI_OK ? &machine : NULL, addresses, &facts);
     if (status == TRI_OK)
         status = facts_write(&facts, &text);
     if (status == TRI_OK && looks && (!checked || strcmp(checked, facts.host_id) != 0))
@@ -176,7 +176,7 @@ static tri_status gather_facts(examination *at, bool *all)
 /* --- links --- */
 
 /* Why this rank does not reach another one's listener, by any of its addresses; "" when it does. */
-static void reach_rank(const examination *at, int peer, const char *own_id, const char *told, char problem[160])
+static void reach_rank(const examination *at, int peer, const char *own_id, const char *addresses, char problem[160])
 {
     tri_reach rows[TRI_TCP_PLACES_MAX] = {0};
     tri_tcp_place places[TRI_TCP_PLACES_MAX];
@@ -187,7 +187,7 @@ static void reach_rank(const examination *at, int peer, const char *own_id, cons
 
     problem[0] = 0;
     snprintf(own, sizeof own, "%s,", own_id);
-    count = tri_tcp_places(told, own, places);
+    count = tri_tcp_places(addresses, own, places);
     for (int i = 0; i < count; i++)
         rows[i].place = places[i];
     if (tri_reach_try(rows, (size_t)count, REACH_LIMIT_MS) != TRI_OK)
@@ -196,7 +196,7 @@ static void reach_rank(const examination *at, int peer, const char *own_id, cons
         if (rows[i].error == 0)
             return;
     }
-    snprintf(facts.told, sizeof facts.told, "%s", told);
+    snprintf(facts.addresses, sizeof facts.addresses, "%s", addresses);
     if (!tri_rank_address(&facts, address))
         snprintf(address, sizeof address, "no address");
     snprintf(problem, 160, "rank %d does not reach rank %d (%s: %s)", at->cluster->rank, peer, address,
@@ -216,7 +216,7 @@ static tri_status reach_all(examination *at, tri_string *out)
         if (r == at->cluster->rank || hear(at, "facts", r, tri_now_ns() + TRI_NS_PER_S, &text) != TRI_OK)
             continue;
         if (facts_read(text, &facts) && strcmp(facts.host_id, own_id) != 0) {
-            reach_rank(at, r, own_id, facts.told, problem);
+            reach_rank(at, r, own_id, facts.addresses, problem);
             tried++;
             if (problem[0])
                 (void)tri_string_appendf(out, "reach\t%d\t%s\n", r, problem);
@@ -264,29 +264,29 @@ static tri_status pairs_write(const tri_job_facts *job, int rank, tri_string *ou
     return TRI_OK;
 }
 
-/* Links, measures, and tells what came of it; a failure of the links is told, not returned. */
+/* Links, measures, and reports the results; a failure of the links is reported, not returned. */
 static tri_status tell_pairs(examination *at)
 {
     tri_string text = {0};
     const char *what;
-    tri_status status = link_and_measure(at, &what), told = TRI_OK;
+    tri_status status = link_and_measure(at, &what), reported = TRI_OK;
 
     if (status != TRI_OK) {
         char problem[400];
 
         TRI_FINDING_SET(problem, "rank %d, %s: %s", at->cluster->rank, what, tri_last_error());
-        told = tri_string_appendf(&text, "problem\t%s\n", problem);
+        reported = tri_string_appendf(&text, "problem\t%s\n", problem);
         at->job.pairs.count = 0;
         at->job.measured = false;
     }
-    if (told == TRI_OK && status != TRI_OK)
-        told = reach_all(at, &text);
-    if (told == TRI_OK)
-        told = pairs_write(&at->job, at->cluster->rank, &text);
-    if (told == TRI_OK)
-        told = tell(at, "pairs", &text);
+    if (reported == TRI_OK && status != TRI_OK)
+        reported = reach_all(at, &text);
+    if (reported == TRI_OK)
+        reported = pairs_write(&at->job, at->cluster->rank, &text);
+    if (reported == TRI_OK)
+        reported = tell(at, "pairs", &text);
     tri_string_fini(&text);
-    return told;
+    return reported;
 }
 
 static tri_status pair_read(tri_job_facts *job, int rank, const char *line)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * job.c: what the ranks of a job told and measured, and the table of checks of it.
+ * job.c: what the ranks of a job reported and measured, and the table of checks of it.
  */
 #include <math.h>
 #include <stdio.h>
@@ -248,9 +248,9 @@ static const char *address_next(const char *text, char address[64])
     return text + strcspn(text, ",");
 }
 
-static const char *addresses_begin(const char *told)
+static const char *addresses_begin(const char *addresses)
 {
-    const char *at = strchr(told, ',');
+    const char *at = strchr(addresses, ',');
 
     return at ? at : "";
 }
@@ -262,7 +262,7 @@ static bool is_loopback(const char *address)
 
 bool tri_rank_address(const tri_rank_facts *rank, char address[64])
 {
-    for (const char *at = addresses_begin(rank->told); (at = address_next(at, address)) != NULL;) {
+    for (const char *at = addresses_begin(rank->addresses); (at = address_next(at, address)) != NULL;) {
         if (!is_loopback(address))
             return true;
     }
@@ -270,11 +270,11 @@ bool tri_rank_address(const tri_rank_facts *rank, char address[64])
     return false;
 }
 
-static bool tells(const char *told, const char *address)
+static bool tells(const char *addresses, const char *address)
 {
     char one[64];
 
-    for (const char *at = addresses_begin(told); (at = address_next(at, one)) != NULL;) {
+    for (const char *at = addresses_begin(addresses); (at = address_next(at, one)) != NULL;) {
         if (strcmp(one, address) == 0)
             return true;
     }
@@ -291,8 +291,8 @@ void tri_check_own_addresses(const tri_job_facts *job, tri_finding *finding)
         for (int b = a + 1; b < job->world; b++) {
             if (!tri_rank_is_first(job, a) || !tri_rank_is_first(job, b))
                 continue;
-            for (const char *at = addresses_begin(job->ranks[b].told); (at = address_next(at, address)) != NULL;) {
-                if (is_loopback(address) || !tells(job->ranks[a].told, address))
+            for (const char *at = addresses_begin(job->ranks[b].addresses); (at = address_next(at, address)) != NULL;) {
+                if (is_loopback(address) || !tells(job->ranks[a].addresses, address))
                     continue;
                 finding->result = TRI_RESULT_NOTE;
                 TRI_FINDING_SET(finding->found, "%s is on %s and on %s", address, job->ranks[a].host,

@@ -52,7 +52,7 @@ bool tri_machine_chosen(const tri_machine *machine, char name[16])
     char first[64];
     const tri_interface *row;
 
-    snprintf(first, sizeof first, "%.*s", (int)strcspn(machine->probe.told, ","), machine->probe.told);
+    snprintf(first, sizeof first, "%.*s", (int)strcspn(machine->probe.addresses, ","), machine->probe.addresses);
     row = first[0] ? row_of_address(machine, first) : NULL;
     snprintf(name, 16, "%s", row ? row->name : "");
     return row != NULL;
@@ -127,7 +127,7 @@ static bool better_find(const tri_machine *machine, char name[16], int *real)
         const tri_interface *row = row_at(machine, i);
         int64_t mbits = tri_interface_number(machine, row->name, "speed");
         bool is_route = has_route && strcmp(row->name, route) == 0;
-        /* Where one's speed is not told, the default route is the better guess. */
+        /* Where the speed of one is unknown, the default route is the better guess. */
         int64_t worth = is_route && mbits <= 0 ? INT64_MAX : 2 * mbits + is_route;
 
         if (row->is_loopback || !row->is_up || !row->address[0] || is_virtual(machine, row->name))
@@ -157,17 +157,17 @@ void tri_check_chosen(const tri_machine *machine, tri_finding *finding)
         return;
     }
     has_better = better_find(machine, better, &real);
-    TRI_FINDING_SET(finding->found, "%s, as the first that is up, in the order %s%s", chosen, machine->probe.told,
+    TRI_FINDING_SET(finding->found, "%s, as the first that is up, in the order %s%s", chosen, machine->probe.addresses,
                     tri_machine_route(machine, route) && strcmp(route, chosen) == 0 ? "; it has the default route"
                                                                                     : "");
     if (is_virtual(machine, chosen)) {
         finding->result = has_better ? TRI_RESULT_WARN : TRI_RESULT_NOTE;
         TRI_FINDING_SET(finding->found, "%s comes first (order: %s): a bridge or tunnel that other hosts do not share",
-                        chosen, machine->probe.told);
+                        chosen, machine->probe.addresses);
     } else if (real > 1 && strcmp(better, chosen) != 0) {
         finding->result = TRI_RESULT_WARN;
         TRI_FINDING_SET(finding->found, "%s comes first (order: %s), but %s is faster or has the default route", chosen,
-                        machine->probe.told, better);
+                        machine->probe.addresses, better);
     }
     if (finding->result != TRI_RESULT_OK && has_better)
         TRI_FINDING_SET(finding->mend, "trireme train CONFIG.yaml comm.interface=%s", better);
@@ -190,7 +190,7 @@ void tri_check_link_speed(const tri_machine *machine, tri_finding *finding)
     if (mbits > 0)
         TRI_FINDING_SET(finding->found, "%s: %lld Mbit/s, mtu %lld", name, (long long)mbits, (long long)mtu);
     else
-        TRI_FINDING_SET(finding->found, "%s: speed not told by its driver, mtu %lld", name, (long long)mtu);
+        TRI_FINDING_SET(finding->found, "%s: speed not reported by its driver, mtu %lld", name, (long long)mtu);
     if (mtu > 0 && mtu < MTU_LEAST) {
         finding->result = TRI_RESULT_WARN;
         TRI_FINDING_SET(finding->mend, "sudo ip link set dev %s mtu %d", name, MTU_USUAL);

@@ -210,7 +210,7 @@ tri_status tri_net_first_cause(tri_net *net, tri_status status)
     }
 }
 
-/* Links that can be told something of their own; the others have heard it already, or never will. */
+/* Links that can carry something of their own; the others have heard it already, or never will. */
 static tri_net_link *link_told(const tri_net *net, int peer)
 {
     tri_net_link *link = net->links[peer];

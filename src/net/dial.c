@@ -108,7 +108,7 @@ static void handshake_connected(const tri_rendezvous *is, net_handshake *handsha
     tri_handshake_send_start(is, handshake, 1);
 }
 
-/* Goes on with one talk; one that fails is idle then. */
+/* Continues one handshake; one that fails is idle then. */
 static void handshake_continue(const tri_rendezvous *is, net_handshake *handshake, int64_t now_ns)
 {
     if (is_connected(handshake))

@@ -24,7 +24,7 @@ typedef struct net_dial {
 
 /* peer: a rank that is to be dialed. */
 void tri_dial_init(net_dial *dial, int peer);
-/* Goes on as far as it can without waiting; what is made is in *met. TRI_EPEER: does not know the token. */
+/* Continues as far as it can without waiting; what is made is in *met. TRI_EPEER: does not know the token. */
 tri_status tri_dial_advance(const tri_rendezvous *is, net_dial *dial, tri_connected_peer *connected, int64_t now_ns);
 /* When it must be called again at the latest. */
 int64_t tri_dial_next_ns(const net_dial *dial);

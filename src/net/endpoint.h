@@ -73,7 +73,7 @@ tri_status tri_endpoint_dial(tri_endpoint *endpoint, const char *address, int64_
 /* The same for one that was there before: gives up as soon as nobody listens at any of its places. */
 tri_status tri_endpoint_redial(tri_endpoint *endpoint, const char *address, int64_t deadline_ns, tri_connection **out);
 /* Queues a message; messages of a higher priority (a larger number) overtake those that wait (not the one under way),
- * equal ones keep their order. It goes with the turn that is under way or the next one, so many that are queued
+ * equal ones keep their order. It goes with the turn that is under way or the next one, therefore many that are queued
  * together go with few calls of the system, and none is made here. The body stays untouched until `sent` is called,
  * inside a turn: with TRI_OK when all bytes are with the kernel, with TRI_EPEER when the connection is gone (before
  * `closed`), TRI_ECANCELED when this end hangs up. sent NULL: the body is copied. TRI_ENOMEM: nothing has happened.

@@ -92,7 +92,7 @@ static void parts_gather(const tri_part *parts, size_t count, size_t first, size
     }
 }
 
-/* Goes on with the piece under way, or with a new one. *taken: of its data, all of it only when it is sealed. */
+/* Continues the piece under way, or with a new one. *taken: of its data, all of it only when it is sealed. */
 static tri_status piece_write(hub_endpoint *hub, hub_peer *peer, const tri_part *parts, size_t count, size_t first,
                               size_t left, size_t *taken)
 {

@@ -113,8 +113,8 @@ typedef struct tri_endpoint_ops {
     /* Reads into two rooms, one after the other, without blocking. Clears `readable` when there is no more by now.
      * TRI_EPEER: the connection has ended, and all was given before. */
     tri_status (*read)(tri_connection *connection, const endpoint_room rooms[2], size_t *given);
-    /* Writes up to TRI_ENDPOINT_PARTS parts without blocking. *promised: so many bytes beyond those taken must be given
-     * again unchanged. Sets `full` when it takes no more by now. TRI_EPEER: reading comes to an end too. */
+    /* Writes up to TRI_ENDPOINT_PARTS parts without blocking. *promised: that many bytes beyond those taken must be
+     * given again unchanged. Sets `full` when it takes no more by now. TRI_EPEER: reading comes to an end too. */
     tri_status (*write)(tri_connection *connection, const tri_part *parts, size_t count, size_t *taken,
                         size_t *promised);
     void (*wake)(tri_endpoint *endpoint);

@@ -64,7 +64,8 @@ static void message_deliver(tri_connection *connection, void *body)
     connection->endpoint->handled++;
     if (!handlers->message(handlers->arg, connection, &message, body)) {
         if (connection->state != CONNECTION_ENDED)
-            tri_endpoint_warn(connection->endpoint, "%s was hung up on: %s", connection->from, tri_last_error());
+            tri_endpoint_warn(connection->endpoint, "closed the connection of %s: %s", connection->from,
+                              tri_last_error());
         tri_connection_close(connection);
     }
     own_leave(connection->endpoint, own, own_nbytes);
@@ -91,7 +92,7 @@ static void message_begin(tri_connection *connection, const unsigned char head[T
     if (handlers->place)
         in->body = handlers->place(handlers->arg, connection, &in->message, &refused);
     if (refused && connection->state != CONNECTION_ENDED) {
-        tri_endpoint_warn(connection->endpoint, "%s was hung up on: a message of kind %d that was not wanted",
+        tri_endpoint_warn(connection->endpoint, "closed the connection of %s: a message of kind %d that was not wanted",
                           connection->from, in->message.kind);
         tri_connection_close(connection);
     }

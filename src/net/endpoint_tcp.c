@@ -271,7 +271,7 @@ static tri_status tcp_read(tri_connection *base, const endpoint_room rooms[2], s
     *given = got > 0 ? (size_t)got : 0;
     if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR))
         return connection_gone(got == 0 ? 0 : errno);
-    /* An end that has been told of lies behind what was given. */
+    /* An end that was reported comes after the bytes that were given. */
     base->readable = got < 0 ? errno == EINTR : *given == wanted || connection->has_hung;
     return TRI_OK;
 }

@@ -13,7 +13,7 @@ static const tri_option rows[] = {TRI_FABRIC_OPTIONS(TRI_OPTION_ROW)};
 const tri_option_table tri_fabric_options =
     TRI_OPTION_TABLE("sim", tri_fabric_config, rows, "the network and the hosts of a simulation");
 
-/* So many times the same packet is lost at most. */
+/* The same packet is lost at most this many times. */
 #define LOSSES_MAX 64
 
 typedef struct fabric_host {

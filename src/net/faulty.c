@@ -2,8 +2,8 @@
  *
  * faulty.c: a transport whose links fail as a text says, to see what the floors above make of it.
  *
- * "peer:after_bytes:what;...": once so many bytes were written to the peer ("*": to each), the link is cut (gone both
- * ways, here), stalls (nothing passes any more), goes slow (4 KiB a millisecond), or one bit of the next byte is
+ * "peer:after_bytes:what;...": once after_bytes bytes were written to the peer ("*": to each), the link is cut (gone
+ * both ways, here), stalls (nothing passes any more), goes slow (4 KiB a millisecond), or one bit of the next byte is
  * flipped. Depends on counts of bytes alone, so that it happens again at the same place. And links are late while
  * `trireme chaos` says so (base/chaos.h).
  */

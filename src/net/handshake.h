@@ -44,7 +44,7 @@ void tri_handshake_receive_start(net_handshake *handshake, int step);
 void tri_handshake_dial(net_handshake *handshake, const tri_rendezvous_place *place, int64_t limit_ns);
 /* A stranger who called. */
 void tri_handshake_answer(net_handshake *handshake, int fd, int64_t limit_ns);
-/* Goes on as far as it can without waiting. */
+/* Continues as far as it can without waiting. */
 void tri_handshake_advance(const tri_rendezvous *is, net_handshake *handshake);
 /* Closes what is open; `why` is kept for messages. */
 void tri_handshake_drop(net_handshake *handshake, const char *why);

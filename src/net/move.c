@@ -37,7 +37,7 @@ static tri_status moves_check(const move_run *mover)
     return TRI_OK;
 }
 
-/* Counts anew for another call. */
+/* Starts to count for another call. */
 static void moved_begin(tri_net_link *link, const tri_frame *frame)
 {
     if (atomic_load_explicit(&link->moved_sequence, memory_order_relaxed) == frame->sequence &&

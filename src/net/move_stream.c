@@ -171,7 +171,7 @@ static tri_status payload_copy(const move_run *mover, int peer, tri_move *move, 
     const tri_transport_ops *ops = link->transport->ops;
     unsigned char *scratch = mover->net->scratch;
     uint64_t left = move->frame.nbytes - link->payload_nbytes;
-    /* With peek, only up to the end of the block: then it goes on in place. */
+    /* With peek, only up to the end of the block: then it continues in place. */
     uint64_t limit = (ops->peek ? TRI_NET_BLOCK_NBYTES : mover->net->scratch_nbytes) - link->carry_nbytes;
     size_t have, whole;
 

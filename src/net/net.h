@@ -89,7 +89,7 @@ bool tri_net_trouble(const tri_net *net);
 tri_status tri_net_trouble_status(const tri_net *net);
 /* The rank where it began, and what it was there; untouched without trouble. */
 void tri_net_blame(const tri_net *net, int *origin, tri_status *cause);
-/* The peer said goodbye: whoever waits for something it has not given waits in vain. One relaxed load. */
+/* The peer said goodbye: a wait for something it has not given cannot succeed. One relaxed load. */
 bool tri_net_has_left(const tri_net *net, int peer);
 /* The watch of this rank, NULL: none. It is the net's. */
 /* Is a peer known to be lost, or to have left? Nobody is where nobody watches. */

@@ -151,10 +151,10 @@ static void try_listening(tri_probe *out)
     }
     count = tri_tcp_places(door.address, "another host,", places);
     for (int i = 0; i < count; i++) {
-        size_t used = strlen(out->told);
+        size_t used = strlen(out->addresses);
 
         tri_tcp_place_print(&places[i], one);
-        snprintf(out->told + used, sizeof out->told - used, "%s%s", used ? "," : "", one);
+        snprintf(out->addresses + used, sizeof out->addresses - used, "%s%s", used ? "," : "", one);
     }
     /* From the same host loopback comes first. */
     count = tri_tcp_places(door.address, door.address, places);

@@ -23,8 +23,8 @@ typedef struct tri_probe {
     char loopback[TRI_PROBE_TEXT_NBYTES];  /* a connection from 127.0.0.1 to itself */
     char listen[TRI_PROBE_TEXT_NBYTES];    /* listening as a rank does, and the addresses below */
     int64_t shm_nbytes;                    /* of /dev/shm, -1: there is none */
-    /* Addresses that ranks of other hosts are told, in the order in which they try them; may be empty. */
-    char told[TRI_TCP_ADDRESS_NBYTES];
+    /* Addresses that ranks of other hosts get, in the order in which they try them; may be empty. */
+    char addresses[TRI_TCP_ADDRESS_NBYTES];
 } tri_probe;
 
 void tri_probe_run(tri_probe *out);

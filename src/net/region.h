@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * region.h: memory that other processes of this host may map, if told where: an anonymous file (memfd), nothing named.
+ * region.h: memory that other processes of this host may map, if they know where: an anonymous file (memfd), nothing
+ * named.
  *
  * A region carries a random mark behind its bytes; whoever maps it checks the mark, so that a process number that means
  * somebody else here (another container) is found out. Beside the mark lie the numbers of the processes that map it.

@@ -21,7 +21,7 @@
 #include "net/tcp_address.h"
 
 #define CALL_LIMIT_NS (5 * TRI_NS_PER_S)
-#define BROKEN_NS     (5 * TRI_NS_PER_MS)   /* between two looks at whether it is in vain */
+#define BROKEN_NS     (5 * TRI_NS_PER_MS)   /* between two looks at whether it cannot succeed */
 #define STRANGERS     64                    /* callers beyond the world that may talk at once */
 #define ACCEPT_LIMIT  256                   /* at a time: those that have called get their turn, too */
 #define ACCEPT_NS     (100 * TRI_NS_PER_MS) /* until the next accept() where there are no descriptors */

@@ -109,9 +109,9 @@ static tri_status sim_open(const tri_transport_setup *setup, tri_transport **out
         return TRI_ENOMEM;
     end->woken = tri_alloc_zero((size_t)setup->world, sizeof *end->woken);
     end->lost = tri_alloc_zero((size_t)setup->world, sizeof *end->lost);
-    end->told = tri_alloc_zero((size_t)setup->world, sizeof *end->told);
-    if (!end->woken || !end->lost || !end->told) {
-        tri_free(end->told);
+    end->reported = tri_alloc_zero((size_t)setup->world, sizeof *end->reported);
+    if (!end->woken || !end->lost || !end->reported) {
+        tri_free(end->reported);
         tri_free(end->woken);
         tri_free(end->lost);
         tri_free(end);
@@ -174,9 +174,9 @@ static tri_status sim_connect(tri_transport *transport, const char *const *addre
 /* Once in a wait. */
 static void wake_note(sim_endpoint *end, int peer)
 {
-    if (end->told[peer] == end->waits)
+    if (end->reported[peer] == end->waits)
         return;
-    end->told[peer] = end->waits;
+    end->reported[peer] = end->waits;
     end->woken[end->woken_count++] = peer;
 }
 
@@ -334,7 +334,7 @@ static void sim_close(tri_transport *transport)
     port_close(end);
     end->port->process = NULL;
     tri_free(end->lost);
-    tri_free(end->told);
+    tri_free(end->reported);
     tri_free(end->woken);
     tri_free(end);
 }

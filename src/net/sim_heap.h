@@ -42,7 +42,7 @@ static inline bool sim_event_before(const sim_event *a, const sim_event *b)
     return a->at_ns != b->at_ns ? a->at_ns < b->at_ns : a->order < b->order;
 }
 
-/* Room for so many more. */
+/* Room for `count` more. */
 static inline tri_status sim_heap_reserve(sim_heap *heap, size_t more)
 {
     size_t capacity = heap->capacity ? 2 * heap->capacity : 8;

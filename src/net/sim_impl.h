@@ -85,7 +85,7 @@ typedef struct sim_endpoint {
     size_t window_nbytes;
     int *woken; /* [world] */
     size_t woken_count;
-    uint32_t *told; /* [world]: the wait in which it was told of each peer */
+    uint32_t *reported; /* [world]: the wait in which it was reported of each peer */
     uint32_t waits;
     char address[16];
 } sim_endpoint;

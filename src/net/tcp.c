@@ -154,7 +154,7 @@ static void tcp_late(void *arg, int peer, const char *why)
 }
 
 /* Near, one connection moves as much as several. Far, each begins slowly and grows with every round trip, and does so
- * again after a pause: several begin so many times faster. And each interface that the user named has one. */
+ * again after a pause: several start as many times faster. And each interface that the user named has one. */
 static int tcp_sockets(void *arg, int fd)
 {
     const tcp_transport *tcp = arg;

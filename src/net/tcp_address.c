@@ -52,7 +52,7 @@ void tri_tcp_place_print(const tri_tcp_place *place, char text[INET6_ADDRSTRLEN]
         text[0] = 0;
 }
 
-/* An address that others can be told. */
+/* An address that is of use to others. */
 static bool place_of(const struct ifaddrs *entry, tri_tcp_place *place)
 {
     if (!entry->ifa_addr || !(entry->ifa_flags & IFF_UP))

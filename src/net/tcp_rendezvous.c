@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * tcp_rendezvous.c: the rendezvous of ranks over TCP, and what the kernel is told about such a connection.
+ * tcp_rendezvous.c: the rendezvous of ranks over TCP, and which options the kernel gets for such a connection.
  */
 #include "net/tcp_rendezvous.h"
 
@@ -17,7 +17,7 @@
 #define KEEP_IDLE_S  15
 #define KEEP_EVERY_S 5
 #define KEEP_COUNT   4
-/* On a link whose round trip is this short so many bytes that wait to be sent are enough for 40 Gbit/s (the kernel
+/* On a link whose round trip is this short this many bytes that wait to be sent are enough for 40 Gbit/s (the kernel
  * takes twice the number). By itself it would let megabytes wait, which leave the caches before they are read: between
  * two namespaces that halves the rate. */
 #define NEAR_US     50

@@ -17,7 +17,7 @@
 #define CROWDED_TURN_NS  (250 * INT64_C(1000))
 #define CROWDED_LIMIT_NS (10 * TRI_NS_PER_MS)
 #define HOT_LEAST_NS     INT64_C(100)
-#define SPIN_READS       4 /* so many links are read while spinning, more are polled */
+#define SPIN_READS       4 /* links that are read while spinning; more are polled */
 
 /* What to ask of a socket; 0: nothing. Every socket of a wanted link is asked whether it still stands. */
 static short events_of(const tcp_link *link, unsigned char want, int socket)

@@ -21,7 +21,7 @@
 #include "base/memory.h"
 #include "base/wait.h"
 
-#define BROKEN_NS         (5 * TRI_NS_PER_MS) /* between two looks at whether it is in vain */
+#define BROKEN_NS         (5 * TRI_NS_PER_MS) /* between two looks at whether it cannot succeed */
 #define IDENTITY          "trireme"
 #define READ_AHEAD_NBYTES ((size_t)128 << 10)
 #define SMALL_NBYTES      ((size_t)4096) /* of a record where memory counts */

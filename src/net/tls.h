@@ -30,7 +30,7 @@ void tri_tls_context_destroy(tri_tls_context *context);
 /* On a nonblocking socket; client: this end dialed. */
 tri_status tri_tls_open(tri_tls_context *context, int fd, bool client, const unsigned char key[TRI_AUTH_NBYTES],
                         tri_tls **out);
-/* Goes on with the handshake; *events: what of the socket to wait for (POLLIN or POLLOUT), 0: it is done. TRI_EPEER:
+/* Continues the handshake; *events: what of the socket to wait for (POLLIN or POLLOUT), 0: it is done. TRI_EPEER:
  * the other end does not know the key, or is gone. */
 tri_status tri_tls_shake(tri_tls *tls, short *events);
 
@@ -44,7 +44,7 @@ typedef struct tri_tls_end {
 tri_status tri_tls_shake_all(const char *name, const tri_tls_end *ends, size_t count, const atomic_bool *broken,
                              int64_t deadline_ns);
 /* Neither call blocks, as in transport.h. TRI_EPEER: the connection is gone, and errno says why: 0: the peer closed it,
- * EPROTO: the peer did not send what came. If a write takes some of the bytes, the caller goes on to write the rest:
+ * EPROTO: the peer did not send what came. If a write takes some of the bytes, the caller continues with the rest:
  * a whole record is under way. */
 tri_status tri_tls_write(tri_tls *tls, const void *bytes, size_t nbytes, size_t *taken);
 tri_status tri_tls_read(tri_tls *tls, void *bytes, size_t nbytes, size_t *given);

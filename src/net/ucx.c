@@ -141,9 +141,10 @@ static void counts_take(const ucx_transport *ucx, ucx_link *link)
 /* Says how many slots were read here, not for each. */
 static void count_tell(ucx_transport *ucx, ucx_link *link)
 {
-    if (link->broken || link->read - link->told < TRI_UCX_SLOTS / 2 || !tri_ucx_is_sent(ucx, link, &link->count_send))
+    if (link->broken || link->read - link->reported < TRI_UCX_SLOTS / 2 ||
+        !tri_ucx_is_sent(ucx, link, &link->count_send))
         return;
-    link->told = link->count_out = link->read;
+    link->reported = link->count_out = link->read;
     send_start(ucx, link, &link->count_out, sizeof link->count_out, link->out_tag ^ TRI_UCX_COUNT_TAG,
                &link->count_send);
 }

@@ -3,7 +3,7 @@
  * ucx_impl.h: what ucx.c (bytes), ucx_link.c (opening, connecting) and ucx_part.c (parting) share.
  *
  * Invariant of a link: slots [read, read + TRI_UCX_SLOTS) have a receive posted, in this order, or hold what came; the
- * peer has sent at most TRI_UCX_SLOTS beyond what it was told was read.
+ * peer has sent at most TRI_UCX_SLOTS beyond what was reported as read.
  */
 #ifndef TRI_NET_UCX_IMPL_H
 #define TRI_NET_UCX_IMPL_H
@@ -39,8 +39,8 @@ typedef struct ucx_link {
     ucx_receive receives[TRI_UCX_SLOTS];
     void *sends[TRI_UCX_SLOTS]; /* requests, NULL: done */
     uint64_t sent, read_by_peer;
-    uint64_t read, told; /* slots of `in` */
-    size_t first;        /* in the oldest slot, not yet read */
+    uint64_t read, reported; /* slots of `in` */
+    size_t first;            /* in the oldest slot, not yet read */
     uint64_t count_in, count_out;
     ucx_receive count_receive;
     void *count_send;

@@ -40,7 +40,7 @@ static tri_status worker_open(ucx_transport *ucx)
 
     if (status != UCS_OK)
         return failed(ucx, "its settings (UCX_...)", status);
-    /* Its shared memory takes part in the handling of errors only when told; a UCX that does not know it, never. */
+    /* Its shared memory takes part in the handling of errors only on request; a UCX that does not know it, never. */
     (void)ucx->calls.ucp_config_modify(config, "MM_ERROR_HANDLING", "y");
     status = ucx->calls.ucp_config_modify(config, "KEEPALIVE_INTERVAL", KEEPALIVE);
     if (status == UCS_OK)
@@ -117,7 +117,7 @@ static tri_status socket_move(const ucx_transport *ucx, int peer, bool sends, vo
             return tri_fail(TRI_EPEER, "rank %d is gone (%s)", peer,
                             moved == 0 ? "connection closed" : strerror(errno));
         if (left_ns <= 0)
-            return tri_fail(TRI_ETIMEOUT, "ucx: rank %d has not told its address in time", peer);
+            return tri_fail(TRI_ETIMEOUT, "ucx: rank %d has not sent its address in time", peer);
         if (!ucx->door.broken) /* else the membership decides what a stop signal does */
             TRI_TRY(tri_wait_check("connecting to the other ranks"));
         left_ns = left_ns > TRI_WAIT_SLICE_NS ? TRI_WAIT_SLICE_NS : left_ns;

@@ -122,7 +122,7 @@ void tri_ucx_part(ucx_transport *ucx)
 {
     void **requests = tri_alloc_zero((size_t)ucx->base.world, sizeof *requests);
 
-    /* Without memory nobody is told; the sockets say it. */
+    /* Without memory no goodbye is sent; the sockets say it. */
     if (requests) {
         links_leave(ucx, requests);
         for (int peer = 0; peer < ucx->base.world; peer++) {

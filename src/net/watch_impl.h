@@ -104,7 +104,7 @@ struct tri_watch {
     tri_watch_client client;
 
     tri_mutex mutex;
-    bool told;
+    bool reported;
     atomic_bool trouble; /* set last: what follows does not change any more */
     tri_status cause;
     tri_verdict verdict;

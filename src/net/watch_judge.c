@@ -19,7 +19,7 @@
 #define BEATS_MISSED   3
 #define EXCUSE_BEATS   2                   /* as long an excuse holds */
 #define FIRST_LIMIT_NS (10 * TRI_NS_PER_S) /* until the first beat: the peer may still be waiting for others */
-#define DISK_FACTOR    10                  /* so many times the limit for a thread that waits for its disk */
+#define DISK_FACTOR    10                  /* factor of the limit for a thread that waits for its disk */
 #define STARVED_FACTOR 10                  /* and for one that sleeps while another one of its process wants a core */
 #define ASLEEP_FACTOR  2 /* and for one that just sleeps: its core may be a virtual one that stands still */
 #define LIMIT_MAX_NS   (5 * TRI_NS_PER_S)
@@ -161,7 +161,7 @@ static bool wants_to_run(const watch_peer *peer, char state, int64_t silent_ns, 
     return (state == 'S' || state == '?') && silent_ns < STARVED_FACTOR * limit_ns && tri_task_any_busy(peer->process);
 }
 
-/* Other hosts see only that it is silent: they are told before they may give it up. */
+/* Other hosts see only that it is silent: they hear of it before they may give it up. */
 static void local_excuse(tri_watch *watch, int index, int64_t silent_ns, int64_t limit_ns)
 {
     const watch_head head = {.kind = WATCH_EXCUSE, .subject = index};

@@ -122,9 +122,9 @@ void tri_watch_spread(tri_watch *watch)
                        .subject = watch->subject,
                        .nbytes = (uint32_t)strlen(watch->text)};
 
-    if (watch->told)
+    if (watch->reported)
         return;
-    watch->told = true;
+    watch->reported = true;
     for (int peer = 0; peer < watch->world; peer++)
         tri_watch_say(&watch->peers[peer], &head, watch->text);
 }

@@ -45,7 +45,7 @@ static inline ps_reader ps_reader_make(const void *bytes, size_t nbytes)
     return (ps_reader){.at = bytes, .left = nbytes};
 }
 
-/* The next nbytes; NULL: there are not so many. */
+/* The next nbytes; NULL: fewer are left. */
 static inline const unsigned char *ps_read(ps_reader *reader, size_t nbytes)
 {
     if (reader->ended || reader->left < nbytes) {

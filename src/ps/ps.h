@@ -60,7 +60,7 @@ extern const tri_option_table tri_ps_options; /* section "ps" */
 
 /* Parts of a batch that are dealt one by one to whoever is free; 0: each worker has its share. */
 int64_t tri_ps_deals(const tri_ps_config *config, int workers);
-/* TRI_ECONFIG: options that do not go together, for so many workers. */
+/* TRI_ECONFIG: options that cannot be combined for this number of workers. */
 tri_status tri_ps_check(const tri_ps_config *config, int workers);
 /* Do gradients and weights travel in fewer bytes than they have? */
 bool tri_ps_is_coded(const tri_ps_config *config);

@@ -45,7 +45,7 @@ static void forget(void)
             oldest = now.gen[j];
     for (int g = 0; g < oldest; g++) {
         now.list[g] = 1;
-        now.newest[g] = now.strays[g] = now.inside[g] = now.outside[g] = now.came[g] = 0;
+        now.newest[g] = now.absent[g] = now.inside[g] = now.outside[g] = now.came[g] = 0;
         for (int c = g * CALLS; c < (g + 1) * CALLS; c++)
             now.given[c] = now.of_step[c] = 0;
     }
@@ -135,7 +135,7 @@ static int list_of(int i, int *left_out)
         some = 1 << best_of(silent);
     some |= first_of(old & ~some, N - count_of(some));
     some |= first_of(news & ~some, N - count_of(some));
-    *left_out = now.list[g] | (DROP == 17 ? 0 : now.strays[g]);
+    *left_out = now.list[g] | (DROP == 17 ? 0 : now.absent[g]);
     for (int j = 0; j < ALL; j++) {
         if (has(now.inside[g + 1] | news, j) && !now.state[j]) /* it has said that it has none */
             *left_out &= ~(1 << j);
@@ -177,7 +177,7 @@ static void claim(int i) /* members.c, claim(): the first one stands */
         must(DROP != 6 || !now.list[g] || now.list[g] == now.seen[i] || now.gen[j] != g || now.dead[j], NO_TWO_LISTS);
     if (DROP == 6 || !now.list[g]) {
         now.list[g] = now.seen[i];
-        now.strays[g] = now.seen_strays[i];
+        now.absent[g] = now.seen_strays[i];
         now.newest[g] = best < 0 ? 0 : now.state[best];
         loss_check(g);
     }

@@ -93,7 +93,7 @@ class Coordinator(Elastic):
         self.wait_until_over()
         third = self.start("run", *words)
         self.check(third, *LONG)
-        self.assertIn("none of its workers is left: it begins anew", third.text())
+        self.assertIn("none of its workers is left: it begins again", third.text())
 
     def test_nobody_comes(self):
         """All are there; and one was killed, so that the others have to save without each other."""
@@ -249,7 +249,7 @@ class Coordinator(Elastic):
             body = struct.pack("<II", len(key), len(value)) + key.encode() + value.encode()
             text += body[:8] + struct.pack("<I", crc32c(body)) + body[8:]
         for mode, code, says in ((0o666, 2, "want a file of user"), (0o644, 2, "that others cannot read or write"),
-                                 (0o600, 0, "none of its workers is left: it begins anew")):
+                                 (0o600, 0, "none of its workers is left: it begins again")):
             journal.write_bytes(text)
             journal.chmod(mode)
             run = self.start("forged", "-n", "2", "--elastic", "1:8", "train.steps=20")

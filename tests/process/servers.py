@@ -149,7 +149,7 @@ class Servers(unittest.TestCase):
 
     def test_killed_servers_are_replaced_by_their_backups(self):
         text = self.killed_run([2, 3], 12, 0.05, 3000, 2, "ps.replicas=2")
-        self.assertIn("its backup goes on in its place", text)
+        self.assertIn("its backup takes over", text)
 
     @long_test
     def test_killed_servers_of_three(self):
@@ -160,7 +160,7 @@ class Servers(unittest.TestCase):
         """A server that is stopped keeps its lines; when it goes on it finds that others have its place."""
         text = self.killed_run([2, 3, 4], 5, 0.05, 3000, 3, "ps.replicas=2", stops=True)
         self.assertIn("has been silent for", text)
-        self.assertIn("does without this server: it begins anew", text)
+        self.assertIn("excludes this server: it rejoins without its state", text)
 
     @long_test
     def test_servers_that_are_killed_or_hang_before_they_have_weights(self):
@@ -290,7 +290,7 @@ class Servers(unittest.TestCase):
         self.assertEqual(process.returncode, 0, said)
         self.assertEqual(re.findall(r"weights: xxh3 (\w+)", said), [alone], said)
         self.assertNotIn("more servers are lost than hold each block", said)
-        self.assertIn("its backup goes on in its place", said)
+        self.assertIn("its backup takes over", said)
 
     def saved(self):
         return list((self.path / "killed" / "checkpoints").glob("step-*"))

@@ -75,7 +75,7 @@ tri_status tri_ps_await(tri_ps_client *client, bool (*done)(void *arg), void *ar
 #define LEADER_LOOK_NS (100 * TRI_NS_PER_MS)
 
 /* Servers that are gone owe nothing; nor do those that a worker leaves and that are gone before, or hang when nobody is
- * left who could do without them: what they were told is on their backups, and the store says that all have left. */
+ * left who could do without them: what they acknowledged is on their backups, and the store says that all have left. */
 static bool all_answered(void *arg)
 {
     const tri_ps_client *client = arg;
@@ -156,7 +156,7 @@ static void take_moved(tri_ps_client *client, int server, const ps_head *moved)
         tri_ps_dense_resend(client->dense, server);
 }
 
-/* On a connection that was made anew everything follows once the server has told its number of the table. */
+/* After a reconnect everything follows once the server has sent its number of the table. */
 static void take_open(tri_ps_client *client, ps_link *link, const ps_head *head)
 {
     int server = (int)(link - client->links);

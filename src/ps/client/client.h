@@ -3,7 +3,7 @@
  * client.h: a worker's way to the parameter servers: one connection to each, turned by a thread of its own.
  *
  * Calls queue messages and return; bodies stay the caller's and must lie still until what answers them has come. A
- * server that is lost is dialed again for ps.retry_s, at the address that stands in the store then, and is told again
+ * server that is lost is dialed again for ps.retry_s, at the address that is in the store then, and is sent again
  * what it has not answered: servers know what came twice.
  */
 #ifndef TRI_PS_CLIENT_H
@@ -63,7 +63,7 @@ tri_status tri_ps_client_note(tri_ps_client *client, ps_subject subject, int64_t
 /* The note at *at, which is moved on behind it; NULL: no more. */
 const void *tri_ps_note_next(const tri_string *all, size_t *at, ps_note_head *head);
 /* By the leader, once it has all: what servers held is not wanted any more, so one that is lost is not waited for, and
- * nobody needs to go back, which the store is told. Goodbye is still to be said. */
+ * nobody needs to go back; the store records this. The goodbyes still follow. */
 tri_status tri_ps_client_done(tri_ps_client *client);
 /* Says goodbye to all servers, and waits until they have heard it. */
 tri_status tri_ps_client_bye(tri_ps_client *client);

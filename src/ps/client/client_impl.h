@@ -21,9 +21,9 @@ typedef struct ps_command {
 
 typedef struct ps_link {
     tri_connection *connection; /* NULL: not there at present */
-    bool opened;                /* it has told its number of the table */
-    bool cut;                   /* to be hung up on: it is in the middle of what another server says now */
-    bool empty;                 /* it has lost what it held, and is to be given it anew */
+    bool opened;                /* it has sent its number of the table */
+    bool cut;                   /* to be closed: it is in the middle of what another server sends now */
+    bool empty;                 /* it has lost what it held, and needs it again */
     bool refilled;              /* and has been */
     bool refused;    /* it has not taken in what was another's in its view: to be said again once that is known here */
     int64_t lost_ns; /* when it was lost */
@@ -78,7 +78,7 @@ typedef struct dense_block {
     bool stated;     /* so is the array of the optimizer that was asked for */
     int64_t pushed;  /* step of the latest push, -1: none */
     void **staged;   /* [TRI_TREE_MAX_PARTS] bodies with ties, or coded; or NULL */
-    void *told;      /* where coded values arrive; NULL: they are not coded */
+    void *encoded;   /* where coded values arrive; NULL: they are not coded */
     const void **bodies;
 } dense_block;
 
@@ -99,8 +99,8 @@ struct tri_ps_dense {
     int64_t tail_clock; /* of the latest tail that was said, -1: none */
     int64_t tail_known; /* of the latest sum that came */
     float tail_sums[TRI_PARAMS_TAIL];
-    char *told_tail; /* with backup workers: where an answer lies, its sums and a byte for each worker; else NULL */
-    uint8_t *chosen; /* [workers] of the latest step that was chosen for */
+    char *reported_tail; /* with backup workers: where an answer lies, its sums and a byte for each worker; else NULL */
+    uint8_t *chosen;     /* [workers] of the latest step that was chosen for */
     int64_t chosen_clock; /* that step, -1: none */
     bool counted;       /* the latest answer was of the step that was asked for, and this worker is among the chosen */
     int64_t next_clock; /* as it says */
@@ -108,11 +108,11 @@ struct tri_ps_dense {
     int64_t dealt;      /* the latest part */
     int64_t move_clock; /* of the latest move, -1: none */
     float move_scale;
-    bool of_all;        /* ssp: the pulls under way wait for all workers */
-    bool exact;         /* they are of values that are not coded */
-    int64_t told_clock; /* ssp: of the latest PS_CLOCK, -1: none */
-    double *squares;    /* [block_count] */
-    const float *given; /* first values that are being given, by cut and array; NULL: none are */
+    bool of_all;           /* ssp: the pulls under way wait for all workers */
+    bool exact;            /* they are of values that are not coded */
+    int64_t encoded_clock; /* ssp: of the latest PS_CLOCK, -1: none */
+    double *squares;       /* [block_count] */
+    const float *given;    /* first values that are being given, by cut and array; NULL: none are */
     int given_arrays;
     int64_t given_clock;
     float *state; /* where states arrive */
@@ -150,7 +150,8 @@ void tri_ps_dense_state_say(tri_ps_dense *dense, int b);
 void tri_ps_dense_block_give(tri_ps_dense *dense, int b);
 /* Everything that a server has not answered, again. */
 void tri_ps_dense_resend(tri_ps_dense *dense, int server);
-/* The client's view has changed: blocks are other servers' now, which are told what the old ones have not answered. */
+/* The client's view has changed: blocks belong to other servers now; the client sends these what the old ones have not
+ * answered. */
 void tri_ps_dense_reown(tri_ps_dense *dense);
 
 /* --- client/dense_receive.c; the mutex is held --- */

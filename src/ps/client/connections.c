@@ -104,7 +104,7 @@ static tri_status link_dial(tri_ps_client *client, int server, int64_t deadline_
                                NULL);
 }
 
-/* A slot may have gone away and come back between two views of this client: nobody else was told what was refused. */
+/* A slot may have gone away and come back between two views of this client: nobody else was sent what was refused. */
 static void refused_resend(tri_ps_client *client)
 {
     for (int s = 0; s < client->setup.servers; s++) {
@@ -156,7 +156,7 @@ static void link_mend(tri_ps_client *client, int server)
     if (link_dial(client, server, now_ns + DIAL_EVERY_NS / 2) == TRI_OK) {
         tri_ps_kv_greet(client, server);
         tri_mutex_lock(&client->mutex);
-        if (!client->dense && client->asked) /* else once it has told its number of the table */
+        if (!client->dense && client->asked) /* else once it has sent its number of the table */
             tri_ps_ask_again(client, server);
         tri_mutex_unlock(&client->mutex);
         return;
@@ -165,11 +165,12 @@ static void link_mend(tri_ps_client *client, int server)
     if (now_ns - link->lost_ns < (int64_t)(client->setup.ps->retry_s * 1e9))
         return;
     tri_mutex_lock(&client->mutex);
-    tri_ps_client_fail(client, tri_fail(TRI_EPEER,
-                                        "parameter server %d is lost (%s) and was not there again within %g s "
-                                        "(ps.retry_s)%s",
-                                        server, link->why, client->setup.ps->retry_s,
-                                        client->setup.ps->replicas > 1 ? "" : ": ps.replicas 2 goes on without it"));
+    tri_ps_client_fail(client,
+                       tri_fail(TRI_EPEER,
+                                "parameter server %d is lost (%s) and was not there again within %g s "
+                                "(ps.retry_s)%s",
+                                server, link->why, client->setup.ps->retry_s,
+                                client->setup.ps->replicas > 1 ? "" : ": with ps.replicas 2 its backup takes over"));
     tri_mutex_unlock(&client->mutex);
 }
 

@@ -29,8 +29,8 @@ static tri_status blocks_init(tri_ps_dense *dense)
         bool staged = dense->coded || spec->cuts[b].tied > 0;
         block->bodies = tri_alloc_zero(TRI_TREE_MAX_PARTS, sizeof(void *));
         block->staged = staged ? tri_alloc_zero(TRI_TREE_MAX_PARTS, sizeof(void *)) : NULL;
-        block->told = dense->coded ? tri_alloc(tri_ps_values_nbytes(spec, &spec->cuts[b])) : NULL;
-        if (!block->bodies || (staged && !block->staged) || (dense->coded && !block->told))
+        block->encoded = dense->coded ? tri_alloc(tri_ps_values_nbytes(spec, &spec->cuts[b])) : NULL;
+        if (!block->bodies || (staged && !block->staged) || (dense->coded && !block->encoded))
             status = TRI_ENOMEM;
     }
     if (status == TRI_OK)
@@ -38,7 +38,8 @@ static tri_status blocks_init(tri_ps_dense *dense)
     return status == TRI_OK ? dense->client->status : status;
 }
 
-/* One that has lost its values while others have theirs will be given them; if all have, all begin anew. */
+/* A server that has lost its values gets them if others have theirs; if all have lost them, all start from the first
+ * values. */
 static void lost_find(tri_ps_client *client)
 {
     bool any = false;
@@ -79,7 +80,7 @@ tri_status tri_ps_dense_open(tri_ps_client *client, const ps_spec *spec, bool st
                             .tail_clock = -1,
                             .tail_known = -1,
                             .move_clock = -1,
-                            .told_clock = -1,
+                            .encoded_clock = -1,
                             .chosen_clock = -1,
                             .deal_asked = -1};
     tri_status status = blocks_init(dense);
@@ -115,12 +116,12 @@ void tri_ps_dense_close(tri_ps_dense *dense)
             tri_free(block->staged[p]);
         tri_free(block->staged);
         tri_free(block->bodies);
-        tri_free(block->told);
+        tri_free(block->encoded);
     }
     tri_free(dense->blocks);
     tri_free(dense->squares);
     tri_free(dense->moving);
-    tri_free(dense->told_tail);
+    tri_free(dense->reported_tail);
     tri_free(dense->chosen);
     tri_string_fini(&dense->text);
     tri_free(dense);
@@ -202,7 +203,7 @@ tri_status tri_ps_dense_refill(tri_ps_dense *dense, int server, int64_t clock, i
     at.link->refilled = false;
     at.link->opened = true;
     *blocks = 0;
-    *now = dense->told_clock > 0 ? dense->told_clock : clock;
+    *now = dense->encoded_clock > 0 ? dense->encoded_clock : clock;
     given_set(dense, given, clock, state_count);
     for (int b = 0; b < dense->spec->cut_count; b++)
         if (dense->blocks[b].server == server) {
@@ -231,8 +232,8 @@ void tri_ps_dense_round(tri_ps_dense *dense)
 {
     for (int b = 0; dense->coded && b < dense->spec->cut_count; b++) {
         const ps_cut *cut = &dense->spec->cuts[b];
-        tri_ps_values_write(dense->spec, cut, dense->values + cut->first, dense->blocks[b].told);
-        tri_ps_values_read(dense->spec, cut, dense->blocks[b].told, dense->values + cut->first);
+        tri_ps_values_write(dense->spec, cut, dense->values + cut->first, dense->blocks[b].encoded);
+        tri_ps_values_read(dense->spec, cut, dense->blocks[b].encoded, dense->values + cut->first);
     }
 }
 

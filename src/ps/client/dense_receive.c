@@ -50,7 +50,7 @@ void *tri_ps_dense_place(tri_ps_dense *dense, int server, const ps_head *head, b
     if (head->kind != PS_VALUES || !values_are_awaited(dense, server, head))
         return NULL;
     dense->blocks[head->block].filling = server;
-    return is_coded(dense, head) ? dense->blocks[head->block].told : dense->values + spec->cuts[head->block].first;
+    return is_coded(dense, head) ? dense->blocks[head->block].encoded : dense->values + spec->cuts[head->block].first;
 }
 
 void tri_ps_dense_lost(tri_ps_dense *dense, int server)
@@ -121,7 +121,7 @@ void tri_ps_dense_take(tri_ps_dense *dense, int server, const ps_head *head, con
         block->filling = -1;
         if (is_coded(dense, head)) {
             const ps_cut *cut = &dense->spec->cuts[head->block];
-            tri_ps_values_read(dense->spec, cut, block->told, dense->values + cut->first);
+            tri_ps_values_read(dense->spec, cut, block->encoded, dense->values + cut->first);
         }
         block->arrived = head->clock;
         block->asked = -1;

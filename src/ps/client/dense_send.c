@@ -98,7 +98,7 @@ static void tail_queue(tri_ps_dense *dense, int server)
 {
     for (int p = 0; p < dense->part_count; p++) {
         ps_head head = {.kind = PS_TAIL,
-                        .flags = p == 0 && !dense->told_tail ? PS_FLAG_PULL : 0,
+                        .flags = p == 0 && !dense->reported_tail ? PS_FLAG_PULL : 0,
                         .nbytes = sizeof(dense->tails[p]),
                         .clock = dense->tail_clock,
                         .table = dense->client->links[server].table,
@@ -145,7 +145,7 @@ static void vote_queue(tri_ps_dense *dense)
 {
     ps_head head = {.kind = PS_CLOCK,
                     .flags = PS_FLAG_PULL,
-                    .clock = dense->told_clock,
+                    .clock = dense->encoded_clock,
                     .table = dense->client->links[dense->client->home].table};
     tri_ps_queue(dense->client, dense->client->home, 0, &head, NULL);
 }
@@ -153,7 +153,7 @@ static void vote_queue(tri_ps_dense *dense)
 void tri_ps_dense_vote(tri_ps_dense *dense, int64_t clock)
 {
     ps_dense_lock(dense);
-    dense->told_clock = clock + 1;
+    dense->encoded_clock = clock + 1;
     vote_queue(dense);
     ps_dense_unlock(dense);
 }
@@ -180,7 +180,7 @@ void tri_ps_dense_deal_say(tri_ps_dense *dense)
 void tri_ps_dense_clock(tri_ps_dense *dense, int64_t clock)
 {
     ps_dense_lock(dense);
-    dense->told_clock = clock;
+    dense->encoded_clock = clock;
     for (int s = 0; s < dense->client->setup.servers; s++)
         plain_queue(dense, s, PS_CLOCK, clock, 0);
     ps_dense_unlock(dense);
@@ -302,9 +302,9 @@ void tri_ps_dense_resend(tri_ps_dense *dense, int server)
         tri_ps_dense_choice_say(dense, server);
     if (dense->moving[server] && dense->move_clock >= 0)
         plain_queue(dense, server, PS_MOVE, dense->move_clock, (double)dense->move_scale);
-    if (dense->told_clock >= 0 && dense->consistency != PS_BSP)
-        plain_queue(dense, server, PS_CLOCK, dense->told_clock, 0);
-    else if (dense->told_clock >= 0 && server == dense->client->home)
+    if (dense->encoded_clock >= 0 && dense->consistency != PS_BSP)
+        plain_queue(dense, server, PS_CLOCK, dense->encoded_clock, 0);
+    else if (dense->encoded_clock >= 0 && server == dense->client->home)
         vote_queue(dense);
     if (dense->deal_asked >= 0 && server == dense->client->home)
         tri_ps_dense_deal_say(dense);

@@ -4,7 +4,7 @@
  *
  * A server says with its answer that it remembers the list, and may forget it at any time: then it asks for the keys,
  * and for all that came behind. A call has its keys until it is answered, whatever was sent. Who was asked believes so
- * many answers less before it sends hashes again: a server that has no room for the lists of all is asked in vain ever
+ * that many fewer answers before it sends hashes again: a server without room for all lists refuses hashes ever
  * more seldom.
  */
 #include "ps/client/kv.h"

@@ -4,7 +4,7 @@
  * what <trireme/ps.h> makes of both (src/ps/api).
  *
  * A call is one message to one server that has not been answered. Calls of a connection are kept in order of their
- * numbers, so that a connection that was lost, or the server that took over, is told them again in that order.
+ * numbers, so that a connection that was lost, or the server that took over, gets them again in that order.
  */
 #ifndef TRI_PS_CLIENT_KV_H
 #define TRI_PS_CLIENT_KV_H
@@ -27,7 +27,7 @@ typedef struct ps_call {
     unsigned char *body;
     tri_part lent[2];                        /* behind the body: keys and rows where the caller has them; or none */
     XXH128_hash_t hash;                      /* of its keys, */
-    size_t keys_nbytes;                      /* which take so many bytes behind the slots; 0: they are always said */
+    size_t keys_nbytes;                      /* bytes that these take behind the slots; 0: they are always sent */
     unsigned char name[PS_ROWS_NAME_NBYTES]; /* what is sent in place of slots and keys where the hash is known */
     size_t weight;                           /* bytes under way: the message's and the answer's */
     tri_kv_work *work;                       /* NULL: nobody waits */
@@ -95,7 +95,7 @@ typedef struct ps_kv_link {
     int refusals;     /* so often */
 } ps_kv_link;
 
-/* A table that is open: servers that come, or come back, are told. */
+/* A table that is open: servers that join, or return, are sent its text. */
 typedef struct ps_kv_open {
     struct ps_kv_open *next;
     tri_string text;

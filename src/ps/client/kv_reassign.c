@@ -172,7 +172,7 @@ static tri_status call_spread(tri_ps_client *client, const ps_call *from, ps_row
     return status;
 }
 
-/* The server may know less than this client; what it was told since it refused something comes again. */
+/* The server may know less than this client; what was sent since it refused something is sent again. */
 static void link_begin_again(tri_ps_client *client, int server)
 {
     ps_kv_link *link = &client->kv->links[server];

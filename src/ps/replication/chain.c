@@ -236,7 +236,7 @@ static void give_end(ps_chain *chain)
     chain->is_giving = false;
 }
 
-/* This server has a copy of what goes there, if it was the backup's before: then neither need be told anything, since a
+/* This server has a copy of what goes there, if it was the backup's before: then neither needs anything, since a
  * slot is shared out when all messages are acknowledged. */
 void tri_ps_chain_step(tri_ps_server *server, const ps_view *next)
 {
@@ -255,7 +255,7 @@ void tri_ps_chain_step(tri_ps_server *server, const ps_view *next)
 
 /* --- a new backup --- */
 
-/* A table that was made when the backup was there already is told by a forwarded message: only those before it. */
+/* The backup learns of a table made later by a forwarded message: only earlier tables are copied. */
 static void chain_begin(tri_ps_server *server)
 {
     ps_chain *chain = &server->chain;
@@ -323,10 +323,10 @@ static tri_status all_given(tri_ps_server *server)
     ps_change change = {PS_SHARE, server->setup.number};
     if (own - other >= 2)
         return tri_now_ns() < chain->shares_ns ? TRI_OK : tri_ps_view_make(server, &change);
-    if (chain->told != server->view.version)
+    if (chain->reported != server->view.version)
         tri_log(TRI_LOG_INFO, "view %llu: server %d has a copy of all that is here",
                 (unsigned long long)server->view.version, chain->backup);
-    chain->told = server->view.version;
+    chain->reported = server->view.version;
     return TRI_OK;
 }
 
@@ -375,7 +375,7 @@ tri_status tri_ps_chain_suspect(tri_ps_server *server, int number)
         tri_connection_close(connection);
         return tri_ps_chain_renew(server);
     }
-    tri_log(TRI_LOG_WARN, "server %d is gone: its backup goes on in its place", number);
+    tri_log(TRI_LOG_WARN, "server %d is gone: its backup takes over", number);
     while (ps_view_has(&server->view, number))
         TRI_TRY(tri_ps_view_make(server, &change));
     return TRI_OK;

@@ -49,7 +49,7 @@ typedef struct ps_chain {
     int copy_table, copy_block; /* the next; copy_table past the last: all were */
     int copy_rows, copy_slot;   /* the same of tables of rows */
     int64_t shares_ns;          /* not before this slots are shared out */
-    uint64_t told;              /* version of the view of which it was said that the backup has all */
+    uint64_t reported;          /* version of the view for which the backup was reported complete */
     uint64_t beat;              /* messages that the backup has with the latest beat, */
     int64_t beat_ns;            /* which was sent then */
     int64_t leased_ns;          /* when the latest one was sent that it has acknowledged */

@@ -37,7 +37,7 @@ static void beat_say(tri_ps_server *server, int64_t now_ns)
 }
 
 /* A backup that has not been given all is nobody who could do without this server. A beat that was on its way when this
- * server was stopped says nothing of now: what is kept for it would be told though others have gone on. */
+ * server was stopped says nothing of now: it would send answers that it has kept although others have taken over. */
 bool tri_ps_beat_is_leased(tri_ps_server *server)
 {
     ps_chain *chain = &server->chain;
@@ -82,7 +82,7 @@ static bool is_silent(const tri_ps_server *server, ps_quiet *quiet, const tri_co
 static tri_status do_without(tri_ps_server *server, int number, int64_t silent_ns)
 {
     ps_change change = {PS_WITHOUT, number};
-    tri_log(TRI_LOG_WARN, "server %d has been silent for %lld ms: its backup goes on in its place", number,
+    tri_log(TRI_LOG_WARN, "server %d has been silent for %lld ms: its backup takes over", number,
             (long long)(silent_ns / TRI_NS_PER_MS));
     while (ps_view_has(&server->view, number) && is_covered(server, number))
         TRI_TRY(tri_ps_view_make(server, &change));

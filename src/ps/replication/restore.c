@@ -4,7 +4,7 @@
  * nothing.
  *
  * With bsp, or with backups, the run goes back to its newest checkpoint as a whole: a new *era* begins. The table of an
- * era is another one than that of the era before, which servers that have it drop; workers of the era before are told
+ * era is another one than that of the era before, which servers that have it drop; workers of the era before hear
  * that it is over, and begin again as if they were resumed. So nothing of two eras ever meets. Elsewhere the weights
  * have no step that is the same for all, and this server's blocks alone go back.
  */
@@ -17,7 +17,7 @@
 
 #define LOOK_NS TRI_NS_PER_S
 
-/* A worker that left while this server was not there has told the store alone. */
+/* A worker that left while this server was not there has recorded it in the store alone. */
 static tri_status left_look(tri_ps_server *server)
 {
     for (int w = 0; w < server->setup.workers; w++) {
@@ -52,7 +52,7 @@ static tri_status all_are_there(tri_ps_server *server)
     if (before == 0 || had_left(server, 0) || tri_stop_signal())
         return TRI_OK;
     return tri_fail(TRI_EPEER,
-                    "server %d was lost when %d of %d workers had ended: what it held is lost; --resume goes on from "
+                    "server %d was lost when %d of %d workers had ended: what it held is lost; --resume continues from "
                     "the newest checkpoint",
                     server->setup.number, before, server->setup.workers);
 }

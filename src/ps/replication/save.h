@@ -2,7 +2,7 @@
  *
  * save.h: a checkpoint of a dense table that its servers write: what the leader tells them, and what they do with it.
  *
- * The leader makes the folder and, when all have told (checkpoint/draft.h), the checkpoint; each server writes the
+ * The leader makes the folder and, when all have reported (checkpoint/draft.h), the checkpoint; each server writes the
  * blocks that it has, as they are after the step that the leader named.
  */
 #ifndef TRI_PS_SAVE_H

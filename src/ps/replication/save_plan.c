@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * save_plan.c: what servers are told of a checkpoint, as bytes and back.
+ * save_plan.c: the plan of a checkpoint that servers receive, to bytes and back.
  */
 #include <stdio.h>
 #include <string.h>
@@ -72,7 +72,7 @@ static tri_status read_text(ps_reader *reader, tri_arena *arena, const char **ou
     return TRI_OK;
 }
 
-/* A count of things of which each takes at least so many bytes. */
+/* A count of things, each of which takes at least `least` bytes. */
 static bool read_count(ps_reader *reader, uint64_t count, size_t least_nbytes)
 {
     return !reader->ended && count <= reader->left / least_nbytes;

@@ -172,7 +172,8 @@ static tri_status view_settle(tri_ps_server *server)
 {
     const ps_view *view = &server->view;
     if (!ps_view_has(view, server->setup.number)) { /* it was taken for dead */
-        tri_log(TRI_LOG_WARN, "view %llu does without this server: it begins anew", (unsigned long long)view->version);
+        tri_log(TRI_LOG_WARN, "view %llu excludes this server: it rejoins without its state",
+                (unsigned long long)view->version);
         tri_ps_chain_drop(server);
         TRI_TRY(join_anew(server));
         for (int w = 0; w < server->setup.workers; w++) /* its answers went with the rest */

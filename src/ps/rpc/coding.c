@@ -77,7 +77,7 @@ size_t ps_keys_write(const uint64_t *keys, int64_t count, bool plain, unsigned c
 
 static tri_status fail_keys(int64_t count, size_t nbytes)
 {
-    return tri_fail(TRI_EFORMAT, "keys: want %lld, there are not so many in %zu bytes", (long long)count, nbytes);
+    return tri_fail(TRI_EFORMAT, "keys: want %lld, %zu bytes hold fewer", (long long)count, nbytes);
 }
 
 /* A number of `length` bytes, of which `left` can be read. */
@@ -196,9 +196,9 @@ static void bf16_write(const float *values, int64_t count, int64_t block, void *
     (void)block;
     tri_bf16_encode(values, count, bytes);
     for (int64_t i = 0; left && i < count; i++) {
-        float told;
-        tri_bf16_decode((const char *)bytes + 2 * i, 1, &told);
-        left[i] = isfinite(told) ? values[i] - told : 0;
+        float decoded;
+        tri_bf16_decode((const char *)bytes + 2 * i, 1, &decoded);
+        left[i] = isfinite(decoded) ? values[i] - decoded : 0;
     }
 }
 

@@ -2,11 +2,10 @@
  *
  * coding.h: keys and values as they cross the wire (docs/formats/ps.md).
  *
- * Keys that ascend are told by their distances where bytes are dear, two lengths of 0 to 8 bytes in one byte and then
- * the bytes: those of 1,024 clicks in 26 fields of 10 million keys take 1.5 bytes each instead of 8. Others, and those
- * that would be longer so, lie as they are. Values are f32, bf16, or int8 with a scale for each block. Readers believe
- * nothing: they read what they were told to expect, or say that it is not there. Included by files of ps/ and their
- * tests only.
+ * Ascending keys are coded by their distances where bytes are expensive, two lengths of 0 to 8 bytes in one byte and
+ * then the bytes: those of 1,024 clicks in 26 fields of 10 million keys take 1.5 bytes each instead of 8. Others, and
+ * those that would be longer so, lie as they are. Values are f32, bf16, or int8 with a scale for each block. Readers
+ * believe nothing: they read what the caller expects, or fail. Included by files of ps/ and their tests only.
  */
 #ifndef TRI_PS_CODING_H
 #define TRI_PS_CODING_H
@@ -28,7 +27,7 @@ size_t ps_keys_head_write(unsigned char bytes[PS_KEYS_HEAD_NBYTES]);
 #define PS_KEYS_NAME_NBYTES 24
 void ps_keys_name_write(const XXH128_hash_t *hash, unsigned char bytes[PS_KEYS_NAME_NBYTES]);
 bool ps_keys_name_read(const void *bytes, size_t nbytes, XXH128_hash_t *hash);
-/* Exactly `count` keys; *used is how many bytes they took. TRI_EFORMAT: there are not so many keys in these bytes;
+/* Exactly `count` keys; *used is how many bytes they took. TRI_EFORMAT: these bytes hold fewer keys;
  * what is in keys then means nothing. */
 tri_status ps_keys_read(const void *bytes, size_t nbytes, int64_t count, uint64_t *keys, size_t *used);
 /* The same keys where they lie, ps_keys_limit() bytes in all; NULL: they are not so that they can be used there. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * operation_record.h: something that a parameter server did, as it is told.
+ * operation_record.h: one operation of a parameter server, as a trace gets it.
  */
 #ifndef TRI_PS_OPERATION_RECORD_H
 #define TRI_PS_OPERATION_RECORD_H

@@ -65,7 +65,7 @@ typedef enum ps_kind {
     PS_COPY,       /* block; body: all of it */
     PS_ACK,        /* request: messages that the backup has */
     PS_LEAVE,      /* the server ends in good order */
-    PS_BEAT,       /* a sign of life, acknowledged; extra: the server may be silent for so many ms, nothing is */
+    PS_BEAT,       /* a heartbeat, acknowledged; extra: the server may be silent for this many ms, nothing is */
     /* Tables of rows; request: numbers that ascend. -> PS_KV_DONE, or PS_KV_FAILED: this request alone has failed. */
     PS_KV_JOIN,    /* -> body: the last request and barrier that were heard of this worker */
     PS_KV_OPEN,    /* body: a table's text -> table, clock */

@@ -21,7 +21,7 @@ static void block_fini(ps_block *block, int workers)
     tri_free(block->values);
     tri_free(block->previous);
     tri_free(block->waits);
-    tri_free(block->told);
+    tri_free(block->encoded);
     tri_free(block->pushed);
     tri_optim_destroy(block->optim);
     ps_sum_fini(&block->sum);
@@ -88,10 +88,10 @@ tri_status tri_ps_block_hold(const tri_ps_server *server, ps_table *table, int n
     block->pushed = tri_alloc_zero(workers, sizeof(int64_t));
     block->previous = bsp && block->moves ? tri_alloc_zero(count, sizeof(float)) : NULL;
     block->seen = compensates ? tri_alloc_zero(workers, sizeof(float *)) : NULL;
-    block->told = bsp && tri_ps_is_coded(&spec->ps) ? tri_alloc(tri_ps_values_nbytes(spec, cut)) : NULL;
-    block->told_clock = -1;
+    block->encoded = bsp && tri_ps_is_coded(&spec->ps) ? tri_alloc(tri_ps_values_nbytes(spec, cut)) : NULL;
+    block->encoded_clock = -1;
     if (!block->values || !block->waits || !block->pushed || (bsp && block->moves && !block->previous) ||
-        (compensates && !block->seen) || (bsp && tri_ps_is_coded(&spec->ps) && !block->told))
+        (compensates && !block->seen) || (bsp && tri_ps_is_coded(&spec->ps) && !block->encoded))
         return TRI_ENOMEM;
     TRI_TRY(tri_optim_create_part(&spec->optim, &spec->params, cut->first, cut->count, server->setup.threads,
                                   &block->optim));
@@ -299,10 +299,10 @@ void tri_ps_values_answer(ps_client_connection *client, const ps_table *table, p
                     .table = (uint32_t)table->number,
                     .block = (uint32_t)(block - table->blocks)};
     if (coded && lasts && !previous) {
-        if (block->told_clock != block->clock)
-            tri_ps_values_write(&table->spec, cut, block->values, block->told);
-        block->told_clock = block->clock;
-        body = block->told;
+        if (block->encoded_clock != block->clock)
+            tri_ps_values_write(&table->spec, cut, block->values, block->encoded);
+        block->encoded_clock = block->clock;
+        body = block->encoded;
     } else if (coded) {
         tri_ps_values_write(&table->spec, cut, body, table->scratch);
         body = table->scratch;

@@ -110,7 +110,7 @@ void tri_ps_kv_told(tri_ps_server *server, int from)
 {
     for (int s = 0; s < PS_SLOTS; s++)
         if (server->view.slots[s] == from)
-            ps_slots_remove(&server->kv->untold, s);
+            ps_slots_remove(&server->kv->unreported, s);
 }
 
 void tri_ps_kv_begin(tri_ps_server *server, int from)
@@ -120,7 +120,7 @@ void tri_ps_kv_begin(tri_ps_server *server, int from)
         slots_begin(server, server->kv->tables[t], from);
 }
 
-/* A backup is told of each table that is made. */
+/* The backup hears of each table that is made. */
 static tri_status made_tell(tri_ps_server *server, const ps_client_connection *client, const ps_head *head,
                             const char *text)
 {
@@ -150,7 +150,7 @@ static tri_status on_open(tri_ps_server *server, ps_client_connection *client, c
     return TRI_OK;
 }
 
-/* What a client that comes in a worker's place goes on from: pushes and barriers that were heard of it. It has reached
+/* Where a client that takes a worker's place continues: pushes and barriers that were heard of it. It has reached
  * all servers, so the backup is there, and has all from the first message on that changes something. */
 static tri_status on_join(tri_ps_server *server, ps_client_connection *client, const ps_head *head)
 {
@@ -288,14 +288,14 @@ static void slot_empty(kv_table *table, int number)
 
 void tri_ps_kv_slot_drop(tri_ps_server *server, int slot)
 {
-    ps_slots_add(&server->kv->untold, slot);
+    ps_slots_add(&server->kv->unreported, slot);
     for (int t = 0; t < server->kv->table_count; t++)
         slot_empty(server->kv->tables[t], slot);
 }
 
 bool tri_ps_kv_slot_lacks(const tri_ps_server *server, int slot)
 {
-    bool lacks = ps_slots_has(&server->kv->untold, slot);
+    bool lacks = ps_slots_has(&server->kv->unreported, slot);
     for (int t = 0; t < server->kv->table_count; t++)
         lacks = lacks || !server->kv->tables[t]->slots[slot].held;
     return lacks;

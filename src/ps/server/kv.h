@@ -53,7 +53,7 @@ typedef struct kv_table {
     int64_t evicted;
     uint64_t pulled, pushed, twice; /* rows; pushes that came again */
     uint64_t named, asked;          /* lists that came as their hash; whose keys were asked for */
-    uint64_t ahead[64];             /* ssp, async: how often a worker pulled so many steps ahead of the slowest */
+    uint64_t ahead[64];             /* ssp, async: how often a worker pulled [i] steps ahead of the slowest */
     /* scratch of a push: */
     int64_t *order; /* [order_room] rows by slot */
     int64_t order_room;
@@ -84,7 +84,7 @@ typedef struct ps_kv {
     kv_stop *stops;    /* [workers] */
     bool *left;        /* [workers] */
     int workers;
-    ps_slots untold; /* their server has not told yet what tables it has */
+    ps_slots unreported; /* their server has not reported yet what tables it has */
     ps_rows_room room;
     kv_save *save; /* a file being written, NULL: none */
 } ps_kv;
@@ -124,14 +124,14 @@ bool tri_ps_kv_is_elsewhere(const tri_ps_server *server, const ps_head *head, co
 tri_status tri_ps_kv_waits_run(tri_ps_server *server, kv_table *table);
 /* The client is going. */
 void tri_ps_kv_waits_forget(ps_kv *kv, const ps_client_connection *client);
-/* The view has changed: who waits here for slots that have gone is told so. */
+/* The view has changed: clients that wait here for slots that have moved get an answer. */
 void tri_ps_kv_view(tri_ps_server *server);
 
 /* --- server/kv_clock.c --- */
 tri_status tri_ps_kv_clock(tri_ps_server *server, ps_client_connection *client, kv_table *table, const ps_head *head,
                            void *body);
 tri_status tri_ps_kv_barrier(ps_kv *kv, ps_client_connection *client, const ps_head *head, const void *body);
-/* Barriers are another server's affair now: who waits here is told so. */
+/* Barriers are another server's affair now: clients that wait here get an answer. */
 void tri_ps_kv_stops_yield(tri_ps_server *server);
 /* What is known of them, as a message to the backup; and what the server knows whose backup this is. */
 void tri_ps_kv_stops_send(tri_ps_server *server);

@@ -41,7 +41,7 @@ bool tri_ps_kv_is_elsewhere(const tri_ps_server *server, const ps_head *head, co
 
 /* --- keys that are known by their hash --- */
 
-/* Messages about this table need not say keys that came before: none of them waits, or is told a backup. */
+/* Messages about this table need not say keys that came before: none of them waits, or goes to a backup. */
 static bool may_be_named(const tri_ps_server *server, const kv_table *table)
 {
     return table->spec.table.consistency == PS_ASYNC && !server->chain.connection;
@@ -280,7 +280,7 @@ tri_status tri_ps_kv_rows(tri_ps_server *server, ps_client_connection *client, k
     return tri_ps_kv_waits_run(server, table);
 }
 
-/* --- those that wait in vain --- */
+/* --- waits for slots that have moved --- */
 
 void tri_ps_kv_waits_forget(ps_kv *kv, const ps_client_connection *client)
 {

@@ -44,7 +44,7 @@ static tri_status slots_make(const ps_kv *kv, kv_table *table)
         return TRI_ENOMEM;
     for (int s = 0; s < PS_SLOTS; s++) {
         kv_slot *slot = &table->slots[s];
-        slot->held = !ps_slots_has(&kv->untold, s);
+        slot->held = !ps_slots_has(&kv->unreported, s);
         slot->last = table->last + (size_t)s * workers;
         if (bsp) {
             TRI_TRY(ps_gather_init(&slot->gather, table->spec.table.shards, (int)table->spec.table.dim));

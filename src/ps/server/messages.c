@@ -16,7 +16,7 @@ bool tri_ps_backs(const tri_ps_server *server, const ps_client_connection *clien
            ps_view_role(&server->view, server->setup.number, slot) == PS_BACKUP;
 }
 
-/* Another server has this one as its backup: what was here for others than workers is given anew. */
+/* Another server has this one as its backup: what was here for others than workers comes again. */
 static tri_status neighbour_hello(tri_ps_server *server, ps_client_connection *client, const ps_head *head)
 {
     if (head->clock < 0 || head->clock >= PS_MAX_SERVERS || client->number >= 0)

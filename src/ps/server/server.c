@@ -2,8 +2,8 @@
  *
  * server.c: a parameter server: its clients, the way of a message, and the loop.
  *
- * A client who says what cannot be is told why and loses its connection; what it had under way is taken back, and
- * nobody else notices. What concerns all (no memory, no number) ends the server.
+ * A client that sends something impossible gets the reason and loses its connection; what it had under way is taken
+ * back, and nobody else notices. What concerns all (no memory, no number) ends the server.
  */
 #include <stdio.h>
 #include <string.h>
@@ -300,7 +300,7 @@ static bool forwarded_read(ps_client_connection *client, ps_head *head)
     return true;
 }
 
-/* The block that a message names is another server's: a worker is told so, a forwarded message came too late or too
+/* The block that a message names is another server's: a worker gets an answer, a forwarded message came too late or too
  * early. */
 static bool is_elsewhere(tri_ps_server *server, const ps_client_connection *client, const ps_head *head)
 {
@@ -335,7 +335,7 @@ static void *on_place(void *arg, tri_connection *connection, const tri_message *
     if (status == TRI_OK && table && table->consistency == PS_BSP)
         status = tri_ps_bsp_place(client, table, block, &head);
     if (status != TRI_OK && client->server >= 0 && !tri_ps_concerns_all(server, status)) {
-        tri_log(TRI_LOG_WARN, "the copy of what server %d has is not in step (%s): it is wanted anew", client->server,
+        tri_log(TRI_LOG_WARN, "the copy of what server %d has is out of step (%s): it is copied again", client->server,
                 tri_last_error());
         *refused = true;
     } else if (status != TRI_OK) {
@@ -357,7 +357,7 @@ static void forward(tri_ps_server *server, const ps_client_connection *client, c
         tri_ps_chain_forward(server, client->number, message, body);
 }
 
-/* A backup does what it is told; what it cannot do was meant for a state that it has not been given yet. */
+/* A backup follows; what it cannot do was meant for a state that it has not been given yet. */
 static void follow(tri_ps_server *server, tri_connection *connection, ps_head *head, void *body)
 {
     ps_client_connection *client = tri_connection_data(connection);
@@ -367,7 +367,7 @@ static void follow(tri_ps_server *server, tri_connection *connection, ps_head *h
     if (tri_connection_data(connection) != client) /* it has heard that this client is none any more */
         return;
     if (status != TRI_OK && head->kind == PS_HELLO && !tri_ps_concerns_all(server, status)) {
-        tri_log(TRI_LOG_WARN, "hung up on %s: %s", tri_connection_peer(connection), tri_last_error());
+        tri_log(TRI_LOG_WARN, "closed the connection of %s: %s", tri_connection_peer(connection), tri_last_error());
         tri_ps_connection_close(server, client);
         return;
     }
@@ -498,16 +498,16 @@ static bool is_busy(const tri_ps_server *server)
     return tri_ps_chain_is_busy(server) || tri_ps_kv_is_busy(server->kv) || tri_ps_save_is_busy(server);
 }
 
-/* Asked by a signal, a server goes on until its workers, which were asked too, have saved what they want to. */
+/* A server that gets a signal continues until its workers, which get it too, have saved their state. */
 static bool is_asked_to_stop(tri_ps_server *server)
 {
     if (!tri_stop_signal())
         return false;
     for (int w = 0; w < server->setup.workers; w++)
         if (server->workers[w] && !server->left[w]) {
-            if (!server->signal_told)
-                tri_log(TRI_LOG_INFO, "asked to stop: this server goes on until the workers have left");
-            server->signal_told = true;
+            if (!server->signal_reported)
+                tri_log(TRI_LOG_INFO, "asked to stop: this server ends when the workers have left");
+            server->signal_reported = true;
             return false;
         }
     return true;

@@ -36,11 +36,11 @@ typedef struct ps_client_connection {
     uint64_t request;  /* of that */
     size_t owed;       /* bytes that lie here for it: answers to be sent, messages that wait */
     size_t unsent;     /* of these: answers */
-    bool is_paused;    /* it exchange_pending too much */
-    bool is_stalled;   /* it was told that slots are elsewhere, and has not begun again since */
+    bool is_paused;    /* too many bytes lie here for it */
+    bool is_stalled;   /* it got the answer that slots are elsewhere, and has not started again since */
     bool awaits_keys;  /* what is not said as LISTED; see rpc/protocol.h */
     tri_vector asked;  /* int64_t, by block: when it asked for the values that it waits for, 0: it does not */
-    int64_t closes_ns; /* refused: it hears why, and is hung up on then; 0: it is not */
+    int64_t closes_ns; /* refused: its connection closes then, after it got the reason; 0: it is not */
     struct ps_client_connection *next;
 } ps_client_connection;
 
@@ -52,8 +52,8 @@ typedef struct ps_block {
     tri_optim *optim;         /* of these elements alone */
     ps_sum sum;               /* bsp: gradients of step `clock` */
     uint8_t *waits;           /* bsp: [workers] who wants the values of the next clock: 1, and PS_FLAG_EXACT */
-    void *told;               /* bsp: values as they travel where they are coded, NULL: they lie in values */
-    int64_t told_clock;       /* of these */
+    void *encoded;            /* bsp: values as they travel where they are coded, NULL: they lie in values */
+    int64_t encoded_clock;    /* of these */
     int64_t *pushed;          /* ssp, async: [workers] steps of each that have come */
     float **seen;             /* with delay compensation: [workers] values that each pulled last, or NULL */
 } ps_block;
@@ -85,7 +85,7 @@ typedef struct ps_table {
     uint64_t *left_out; /* [workers] bsp with backup workers: steps without each one's part */
     int64_t *dealt;     /* [workers] with ps.schedule dynamic: number of the part that each has under way, -1: none */
     int64_t next_deal;  /* of the next part */
-    uint64_t ahead[64]; /* how often a worker went on so many steps ahead of the slowest (63: or more) */
+    uint64_t ahead[64]; /* how often a worker continued [i] steps ahead of the slowest (63: or more) */
     uint8_t **pulls;    /* [workers] blocks that each waits for, NULL: none */
 } ps_table;
 
@@ -123,7 +123,7 @@ struct tri_ps_server {
     bool goes_back;            /* which goes back there as a whole */
     uint64_t shared[PS_SLOTS]; /* version of the view that gave the slot to whom this server backs up; 0: none did */
     bool rows_came;            /* workers have changed rows here */
-    bool signal_told;          /* that it goes on in spite of one */
+    bool signal_reported;      /* the log says that it continues until workers have left */
     atomic_bool stop;
     tri_status status; /* what ended it */
     char message[TRI_ERROR_NBYTES];
@@ -139,7 +139,7 @@ tri_status tri_ps_answer_take(ps_client_connection *client, const ps_head *head,
 /* Bytes that lie here for a client, and that do not any more: who has too many is not read from meanwhile. */
 void tri_ps_connection_bytes_add(ps_client_connection *client, size_t nbytes);
 void tri_ps_connection_bytes_sub(ps_client_connection *client, size_t nbytes);
-/* The client is told why, and loses its connection. */
+/* The client gets the reason and loses its connection. */
 void tri_ps_refuse(tri_ps_server *server, ps_client_connection *client, tri_status status);
 void tri_ps_answer_send(ps_client_connection *client, unsigned priority, const tri_message *message, const void *body,
                         bool lasting);
@@ -234,7 +234,7 @@ double tri_ps_rate(const ps_table *table, int64_t step);
  * one that had ended before all went back. */
 tri_status tri_ps_restored_look(tri_ps_server *server);
 /* The leader has given the values of a checkpoint: what is in them does not count again. next_deal: of the next part,
- * as far as workers have told. */
+ * as far as workers have reported. */
 void tri_ps_table_restored(const tri_ps_server *server, ps_table *table, const ps_head *head, int64_t next_deal);
 /* TRI_EABORT: the run has gone back to a checkpoint since the table was made. */
 /* Of a worker that is in an era before. */

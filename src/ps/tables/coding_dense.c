@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * coding_dense.c: a walk over the pieces of a block, each told by one row of ps_wires.
+ * coding_dense.c: a walk over the pieces of a block, each coded by one row of ps_wires.
  */
 #include "ps/tables/coding_dense.h"
 
@@ -10,7 +10,7 @@
 
 #define SCALED 256 /* values that share a scale */
 
-/* Elements that are told together: of one entry, or of a tie. */
+/* Elements that are coded together: of one entry, or of a tie. */
 typedef struct piece {
     int64_t first;  /* in gradient arrays */
     int64_t offset; /* in a body of f32 */
@@ -40,19 +40,19 @@ static const ps_wire *wire_of(const ps_spec *spec, const tri_param *entry, int64
     return &ps_wires[kind];
 }
 
-static void piece_pass(walk *at, const piece *told)
+static void piece_pass(walk *at, const piece *coded)
 {
-    if (!told->wire) {
+    if (!coded->wire) {
         if (at->to)
-            memset(at->to + told->offset, 0, (size_t)told->count * sizeof(float));
+            memset(at->to + coded->offset, 0, (size_t)coded->count * sizeof(float));
         return;
     }
     if (at->from)
-        told->wire->write(at->from + (at->of_store ? told->first : told->offset), told->count, SCALED,
-                          at->bytes + at->nbytes, NULL);
+        coded->wire->write(at->from + (at->of_store ? coded->first : coded->offset), coded->count, SCALED,
+                           at->bytes + at->nbytes, NULL);
     if (at->to)
-        told->wire->read(at->bytes + at->nbytes, told->count, SCALED, at->to + told->offset);
-    at->nbytes += told->wire->nbytes(told->count, SCALED);
+        coded->wire->read(at->bytes + at->nbytes, coded->count, SCALED, at->to + coded->offset);
+    at->nbytes += coded->wire->nbytes(coded->count, SCALED);
 }
 
 /* Entries in the order of the store. */
@@ -64,12 +64,12 @@ static void entries_walk(const ps_spec *spec, const ps_cut *cut, bool gradients,
         tri_slice within = tri_param_within(entry, (tri_slice){cut->first, cut->count});
         if (within.count == 0)
             continue;
-        piece told = {.first = within.first, .offset = within.first - cut->first, .count = within.count};
-        told.wire = wire_of(spec, entry, within.count, gradients);
+        piece coded = {.first = within.first, .offset = within.first - cut->first, .count = within.count};
+        coded.wire = wire_of(spec, entry, within.count, gradients);
         if (gradients && at->to)
-            memset(at->to + end, 0, (size_t)(told.offset - end) * sizeof(float));
-        piece_pass(at, &told);
-        end = told.offset + told.count;
+            memset(at->to + end, 0, (size_t)(coded.offset - end) * sizeof(float));
+        piece_pass(at, &coded);
+        end = coded.offset + coded.count;
     }
     if (gradients && at->to)
         memset(at->to + end, 0, (size_t)(cut->count - end) * sizeof(float));
@@ -84,11 +84,11 @@ static void ties_walk(const ps_spec *spec, const ps_cut *cut, walk *at)
         tri_slice within = tri_param_within(entry, (tri_slice){cut->first, cut->count});
         if (within.count == 0)
             continue;
-        piece told = {.first = spec->params.ties[t].first + (within.first - entry->first),
-                      .offset = offset,
-                      .count = within.count,
-                      .wire = wire_of(spec, entry, within.count, true)};
-        piece_pass(at, &told);
+        piece coded = {.first = spec->params.ties[t].first + (within.first - entry->first),
+                       .offset = offset,
+                       .count = within.count,
+                       .wire = wire_of(spec, entry, within.count, true)};
+        piece_pass(at, &coded);
         offset += within.count;
     }
 }

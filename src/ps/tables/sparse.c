@@ -156,7 +156,7 @@ size_t ps_sparse_nbytes(const ps_sparse *table)
 
 void sparse_prefetch(const ps_sparse *table, uint32_t row)
 {
-    enum { MOST = 8 }; /* lines; the machine goes on by itself */
+    enum { MOST = 8 }; /* cache lines; the hardware prefetches the next ones */
     const char *at = (const char *)sparse_row_at(table, row);
     size_t lines = table->stride / 64 + 1;
     for (size_t i = 0; i < lines && i < MOST; i++)

@@ -86,7 +86,7 @@ int64_t ps_sparse_erase(ps_sparse *table, const uint64_t *keys, int64_t count);
 typedef struct ps_evict {
     int64_t before;           /* those that were last pushed to before this clock */
     uint32_t fewer;           /* those with fewer pushes than this since the last sweep of this kind, */
-    int64_t unless;           /* unless the last one was at this clock or later; then all counts begin anew */
+    int64_t unless;           /* unless the last one was at this clock or later; then all counts start from 0 */
     int64_t most;             /* if more are left: the oldest, of equal age the rarest, then the smallest key */
     int first_slot, end_slot; /* of these slots, as if there were no others; both 0: of all */
 } ps_evict;

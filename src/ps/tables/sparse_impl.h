@@ -85,7 +85,7 @@ struct ps_sparse {
     int64_t count;
     uint64_t gone;       /* rows that ever went */
     sparse_list found;   /* the latest list that was looked up; its rows have room for */
-    int64_t found_room;  /* so many */
+    int64_t found_room;  /* elements of found */
     uint64_t found_gone; /* `gone` then */
     sparse_lists lists;
     ps_look looks;             /* lists that were looked up */
@@ -152,7 +152,7 @@ void sparse_initial(const ps_sparse *table, uint64_t key, float *values);
 void sparse_prefetch(const ps_sparse *table, uint32_t row);
 
 /* --- tables/sparse_memory.c --- */
-/* For so many places, on a line of the cache; NULL: there is no memory. */
+/* For this many places, aligned to a cache line; NULL: there is no memory. */
 sparse_place *sparse_places_take(ps_sparse *table, int64_t count);
 void sparse_places_give(ps_sparse *table, sparse_place *places, int64_t count);
 

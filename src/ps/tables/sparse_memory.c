@@ -3,8 +3,8 @@
  * sparse_memory.c: memory of indexes and of rows, on huge pages where the system has them.
  *
  * Each look-up is a line somewhere in memory: with small pages the machine misses the page too, which takes as long
- * again. An index of a slot is shorter than a huge page for long, so many of them share a chunk. They grow at about the
- * same time: a chunk goes when the last one has left it.
+ * again. An index of a slot is shorter than a huge page for long, therefore several share a chunk. They grow at about
+ * the same time: a chunk goes when the last one has left it.
  */
 #include "base/memory.h"
 #include "ps/tables/sparse_impl.h"

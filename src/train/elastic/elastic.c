@@ -153,7 +153,7 @@ static void grace_watch(void *arg)
 
 static bool is_called(void *arg)
 {
-    return tri_members_called(((const elastic *)arg)->members);
+    return tri_members_rescale_requested(((const elastic *)arg)->members);
 }
 
 static tri_status formed(void *arg, bool word, bool *stands)
@@ -456,7 +456,7 @@ static int64_t form_limit_ms(const elastic *at)
 static void silence_begin(elastic *at)
 {
     if (!at->comm && tri_members_rank(at->members) >= 0)
-        tri_members_silence(at->members, tri_deadline_after_ms(form_limit_ms(at) / 2));
+        tri_members_suspect_from(at->members, tri_deadline_after_ms(form_limit_ms(at) / 2));
 }
 
 /* Does this worker differ in what all must have in common, whatever it has claimed? */
@@ -654,7 +654,7 @@ static tri_status open_fail(elastic *at, tri_status status)
     const char *dot = strchr(setup->id, '.');
     char *text;
     size_t nbytes;
-    if (!is_config_error(status) || setup->founders > setup->least || !dot || strcmp(dot, ".0") != 0)
+    if (!is_config_error(status) || setup->initial_members > setup->least || !dot || strcmp(dot, ".0") != 0)
         return status;
     char message[TRI_ERROR_NBYTES];
     snprintf(message, sizeof(message), "%s", tri_last_error());

@@ -243,7 +243,7 @@ static bool form(process *p, meeting *at)
 
 static void train(process *p, meeting *at)
 {
-    while (p->step < STEPS && !tri_members_called(p->members)) {
+    while (p->step < STEPS && !tri_members_rescale_requested(p->members)) {
         tri_sleep_ns(p->run->step_ns > 0 ? p->run->step_ns : STEP_NS);
         if (!all_come(p, &at->arrived[p->step]))
             return;
@@ -260,10 +260,10 @@ static void process_run(void *arg)
     process *p = arg;
     run *all = p->run;
     tri_members_setup setup = {.store = &p->store,
-                               .ear = all->store,
+                               .listener = all->store,
                                .id = p->id,
                                .host = "here",
-                               .founders = all->founders,
+                               .initial_members = all->initial_members,
                                .least = all->least,
                                .most = all->most,
                                .wait_ns = 5 * TRI_NS_PER_S};
@@ -322,7 +322,7 @@ static void launcher_run(int index, void *arg)
     run *all = arg;
     int starts[64] = {0}, left = 1;
     (void)index;
-    for (int i = 0; i < all->founders; i++)
+    for (int i = 0; i < all->initial_members; i++)
         process_start(all, i, starts[i]++);
     while (left > 0) {
         left = 0;
@@ -330,10 +330,10 @@ static void launcher_run(int index, void *arg)
         for (int i = 0; i < all->count; i++) {
             process *p = &all->processes[i];
             left += !p->ended;
-            if (!p->ended || p->buried)
+            if (!p->ended || p->marked_dead)
                 continue;
-            p->buried = true;
-            if (tri_members_bury(all->store, p->id, tri_now_ns() + TRI_NS_PER_S) != TRI_OK)
+            p->marked_dead = true;
+            if (tri_members_mark_dead(all->store, p->id, tri_now_ns() + TRI_NS_PER_S) != TRI_OK)
                 broke(all, "a dead one cannot be told");
             if (p->dead && all->restarts > 0 && all->count < PROCESSES) {
                 all->restarts--;

@@ -36,7 +36,7 @@ typedef struct process {
     int number;
     int64_t dies_ns, stops_ns, stop_ns; /* 0: not */
     int looks;                          /* after so many more it dies; 0: not */
-    bool dead, ended, buried;
+    bool dead, ended, marked_dead;
     int64_t dead_ns, stopped_ns; /* since when; 0: it runs */
     bool has_state;
     int64_t step;
@@ -58,7 +58,7 @@ typedef struct meeting {
 
 typedef struct run {
     tri_store *store;
-    int founders, least, most, restarts, kills, stops;
+    int initial_members, least, most, restarts, kills, stops;
     int64_t step_ns; /* 0: STEP_NS */
     int64_t life_ns; /* nobody lives longer; 0: half of them live on */
     uint64_t seed, drawn;

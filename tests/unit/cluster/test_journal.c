@@ -218,7 +218,7 @@ static void a_file_of_others_or_for_others_is_not_believed(void **state)
     journal = opened();
     holds(journal, "a=1;");
     tri_journal_close(journal, false);
-    /* A file that somebody has put where the journal is written anew does not become the journal. */
+    /* A file that somebody has put where the journal is written again does not become the journal. */
     snprintf(beside, sizeof beside, "%s.new", path);
     int fd = open(beside, O_RDWR | O_CREAT, 0666);
     assert_int_equal(fchmod(fd, 0666), 0);

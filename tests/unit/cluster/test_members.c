@@ -8,7 +8,7 @@
 static void a_quiet_run_has_one_generation(void **state)
 {
     (void)state;
-    run *all = seed_run(1, (run){.founders = 5, .least = 1, .most = 8});
+    run *all = seed_run(1, (run){.initial_members = 5, .least = 1, .most = 8});
     assert_int_equal(finishers(all), 5);
     assert_int_equal(all->newest, 1);
     run_free(all);
@@ -24,8 +24,10 @@ static void survivors_go_on_without_the_dead(void **state)
 {
     (void)state;
     for (int seed = 1; seed <= seeds_wanted(300); seed++) {
-        int founders = 2 + seed % 7;
-        run *all = seed_run((uint64_t)seed, (run){.founders = founders, .least = 1, .most = 8, .kills = founders - 1});
+        int initial_members = 2 + seed % 7;
+        run *all =
+            seed_run((uint64_t)seed,
+                     (run){.initial_members = initial_members, .least = 1, .most = 8, .kills = initial_members - 1});
         assert_true(finishers(all) >= 1);
         run_free(all);
     }
@@ -34,10 +36,13 @@ static void survivors_go_on_without_the_dead(void **state)
 /* Faults of all kinds. */
 static run *rough_run(int seed)
 {
-    int founders = 2 + seed % 7;
-    run *all =
-        seed_run((uint64_t)seed,
-                 (run){.founders = founders, .least = 1, .most = founders, .kills = 10, .stops = 6, .restarts = 1000});
+    int initial_members = 2 + seed % 7;
+    run *all = seed_run((uint64_t)seed, (run){.initial_members = initial_members,
+                                              .least = 1,
+                                              .most = initial_members,
+                                              .kills = 10,
+                                              .stops = 6,
+                                              .restarts = 1000});
     assert_true(finishers(all) >= 1);
     return all;
 }
@@ -49,15 +54,15 @@ static void the_dead_are_replaced_and_the_stopped_come_back(void **state)
     for (int seed = 1; seed <= seeds_wanted(300); seed++) {
         run *all = rough_run(seed);
         generations += (int)all->newest;
-        newcomers += all->count - all->founders;
+        newcomers += all->count - all->initial_members;
         begun_anew += all->begun_anew > 0;
         run_free(all);
     }
-    print_message("%d generations, %d newcomers, %d runs begun anew\n", generations, newcomers, begun_anew);
+    print_message("%d generations, %d newcomers, %d runs begun again\n", generations, newcomers, begun_anew);
 }
 
-/* 251: a newcomer slept while the others came to the end, found all of them gone, and began the run anew. 791: one died
- * between its ticket and its name, and those after it waited for it for ever. */
+/* 251: a newcomer slept while the others came to the end, found all of them gone, and began the run again. 791: one
+ * died between its ticket and its name, and those after it waited for it for ever. */
 static void what_was_found_once_stays_found(void **state)
 {
     const int seeds[] = {251, 791};
@@ -72,7 +77,7 @@ static void what_was_found_once_stays_found(void **state)
  * of how many there were (it was 2.5 keys for each death). Whoever dies while it takes something away may leave it. */
 static void a_store_holds_no_more_after_many_deaths(void **state)
 {
-    const run settings = {.founders = 4,
+    const run settings = {.initial_members = 4,
                           .least = 1,
                           .most = 4,
                           .step_ns = 40 * TRI_NS_PER_MS,
@@ -99,7 +104,8 @@ static void of_64_members_half_are_lost(void **state)
 {
     (void)state;
     for (int seed = 1; seed <= 3; seed++) {
-        run *all = seed_run((uint64_t)seed, (run){.founders = 64, .least = 1, .most = 64, .kills = 32, .stops = 8});
+        run *all =
+            seed_run((uint64_t)seed, (run){.initial_members = 64, .least = 1, .most = 64, .kills = 32, .stops = 8});
         assert_true(finishers(all) >= 1);
         run_free(all);
     }
@@ -144,7 +150,7 @@ static void newcomer_run(void *arg)
                                .id = "1.0",
                                .host = "here",
                                .spec = "lr=2\n",
-                               .founders = 1,
+                               .initial_members = 1,
                                .least = 1,
                                .most = 4,
                                .wait_ns = TRI_NS_PER_S};
@@ -165,7 +171,7 @@ static void member_run(int index, void *arg)
                                .id = "0.0",
                                .host = "here",
                                .spec = "lr=1\n",
-                               .founders = 1,
+                               .initial_members = 1,
                                .least = 1,
                                .most = 4,
                                .wait_ns = TRI_NS_PER_S};
@@ -225,14 +231,14 @@ static void waiting_run(int index, void *arg)
     tri_members_setup setup = {.store = both->store,
                                .id = "0.0",
                                .host = "here",
-                               .founders = 2,
+                               .initial_members = 2,
                                .least = 2,
                                .most = 2,
                                .wait_ns = 60 * TRI_NS_PER_S};
     (void)index;
     assert_int_equal(tri_members_open(&setup, &members), TRI_OK);
     assert_int_equal(tri_members_fail(both->store, both->told, "lr: wrong", tri_now_ns() + TRI_NS_PER_S), TRI_OK);
-    assert_int_equal(tri_members_bury(both->store, "1.0", tri_now_ns() + TRI_NS_PER_S), TRI_OK);
+    assert_int_equal(tri_members_mark_dead(both->store, "1.0", tri_now_ns() + TRI_NS_PER_S), TRI_OK);
     both->waited_ns = -tri_now_ns();
     both->found = tri_members_next(members, -1, NULL, NULL, tri_now_ns() + 100 * TRI_NS_PER_S);
     snprintf(both->words, sizeof both->words, "%s", tri_last_error());

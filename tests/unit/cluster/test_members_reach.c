@@ -17,7 +17,7 @@ enum { MOST = 8 };
 
 typedef struct net {
     tri_store *store;
-    int founders;
+    int initial_members;
     const char *cuts;    /* pairs of ranks of generation 1, such as "01 12" */
     int64_t heal_ns;     /* all are whole from then on; 0: never */
     bool stays;          /* links that were cut stay so; who tries the other one finds that it is reached again */
@@ -85,13 +85,13 @@ static void node_run(void *arg)
     tri_members_setup setup = {.store = in->store,
                                .id = id,
                                .host = id,
-                               .founders = in->founders,
+                               .initial_members = in->initial_members,
                                .least = in->least ? in->least : 1,
                                .most = MOST,
                                .wait_ns = in->least ? limit_ns : TRI_NS_PER_S,
                                .reach = reach,
                                .arg = own};
-    if (own->number >= in->founders)
+    if (own->number >= in->initial_members)
         tri_sleep_ns(TRI_NS_PER_S);
     assert_int_equal(tri_members_open(&setup, &own->members), TRI_OK);
     while (tri_now_ns() < limit_ns && in->whole_ns == 0) {
@@ -127,18 +127,18 @@ static void all_run(int index, void *arg)
 
 static net net_run(net in)
 {
-    in.count = in.count ? in.count : in.founders;
+    in.count = in.count ? in.count : in.initial_members;
     assert_int_equal(tri_store_memory(&in.store), TRI_OK);
     assert_int_equal(tri_sim_run(&(tri_sim_config){.seed = 1}, 1, all_run, &in), TRI_OK);
     tri_store_close(in.store);
     return in;
 }
 
-static void check_list(int founders, const char *cuts, const char *list)
+static void check_list(int initial_members, const char *cuts, const char *list)
 {
-    net in = net_run((net){.founders = founders, .cuts = cuts, .heal_ns = 20 * TRI_NS_PER_S});
+    net in = net_run((net){.initial_members = initial_members, .cuts = cuts, .heal_ns = 20 * TRI_NS_PER_S});
     if (strcmp(in.list, list) != 0)
-        print_message("%d members, cut %s\n", founders, cuts);
+        print_message("%d members, cut %s\n", initial_members, cuts);
     assert_string_equal(in.list, list);
     assert_true(in.closed_ns < 3 * TRI_NS_PER_S); /* a second after they looked for each other */
     assert_true(in.whole_ns >= 20 * TRI_NS_PER_S && in.whole_ns < 23 * TRI_NS_PER_S);
@@ -160,7 +160,7 @@ static void the_largest_connected_set_goes_on(void **state)
 static void a_newcomer_that_reaches_only_the_store_is_not_noticed(void **state)
 {
     (void)state;
-    net in = net_run((net){.founders = 2, .count = 3, .cuts = "02 12", .heal_ns = 20 * TRI_NS_PER_S});
+    net in = net_run((net){.initial_members = 2, .count = 3, .cuts = "02 12", .heal_ns = 20 * TRI_NS_PER_S});
     assert_true(in.whole_ns >= 20 * TRI_NS_PER_S && in.whole_ns < 23 * TRI_NS_PER_S);
 }
 
@@ -168,7 +168,7 @@ static void a_newcomer_that_reaches_only_the_store_is_not_noticed(void **state)
 static void members_that_are_cut_off_are_tried_side_by_side(void **state)
 {
     (void)state;
-    net in = net_run((net){.founders = 5,
+    net in = net_run((net){.initial_members = 5,
                            .least = 5,
                            .cuts = "01 02 03 04",
                            .heal_ns = 20 * TRI_NS_PER_S,

@@ -17,14 +17,19 @@ static void news_run(int index, void *arg)
     process *teller = &all->processes[0];
     tri_members *listener = NULL;
     int64_t late_ns = tri_now_ns() + 2 * TRI_NS_PER_S;
-    tri_members_setup setup = {
-        .store = all->store, .ear = all->store, .id = "0.0", .host = "here", .founders = 2, .least = 1, .most = 2};
+    tri_members_setup setup = {.store = all->store,
+                               .listener = all->store,
+                               .id = "0.0",
+                               .host = "here",
+                               .initial_members = 2,
+                               .least = 1,
+                               .most = 2};
     if (tri_members_open(&setup, &listener) != TRI_OK)
         broke(all, "members cannot be opened");
-    tri_status told = tri_members_bury(&teller->store, "7.0", late_ns);
+    tri_status told = tri_members_mark_dead(&teller->store, "7.0", late_ns);
     if (teller->dead != (told != TRI_OK))
         broke(all, "a request of a dead one was answered");
-    if (tri_members_bury(all->store, "1.0", late_ns) != TRI_OK)
+    if (tri_members_mark_dead(all->store, "1.0", late_ns) != TRI_OK)
         broke(all, "news cannot be told");
     while (listener && !atomic_load(tri_members_broken(listener)) && tri_now_ns() < late_ns)
         tri_sleep_ns(TRI_NS_PER_MS);
@@ -90,10 +95,10 @@ static void askers_open(run *all)
         p[i] = (process){.run = all, .store = {.ops = &guarded_ops}, .number = i};
         snprintf(p[i].id, sizeof p[i].id, "%d.0", i);
         tri_members_setup setup = {.store = &p[i].store,
-                                   .ear = all->store,
+                                   .listener = all->store,
                                    .id = p[i].id,
                                    .host = "here",
-                                   .founders = ASKERS,
+                                   .initial_members = ASKERS,
                                    .least = 1,
                                    .most = ASKERS};
         if (tri_members_open(&setup, &p[i].members) != TRI_OK)
@@ -119,7 +124,7 @@ static void formed_run(int index, void *arg)
         broke(all, "the first who says a word is told that one");
     word_check(&p[1], false, looks != 1);
     word_check(&p[2], looks == 1, looks != 1);
-    if (tri_members_bury(all->store, "0.0", tri_now_ns() + TRI_NS_PER_S) != TRI_OK)
+    if (tri_members_mark_dead(all->store, "0.0", tri_now_ns() + TRI_NS_PER_S) != TRI_OK)
         broke(all, "a dead one cannot be told");
     generation_meet(all, 1, 2);
     word_check(&p[2], false, false);
@@ -148,7 +153,7 @@ static void the_first_word_on_a_generation_is_everybodys(void **state)
 static void others_give_up(run *all, int64_t number)
 {
     for (int i = 1; i < ASKERS; i++)
-        tri_members_silence(all->processes[i].members, tri_now_ns() + 100 * TRI_NS_PER_MS);
+        tri_members_suspect_from(all->processes[i].members, tri_now_ns() + 100 * TRI_NS_PER_MS);
     generation_meet(all, 1, number);
 }
 
@@ -261,7 +266,7 @@ static void a_late_one_learns_that_it_was_left_out(void **state)
     run_free(all);
 }
 
-/* The ear of 0.0 hears again when what it missed is forgotten. */
+/* The listener of 0.0 hears again when what it missed is forgotten. */
 static void ear_run(int index, void *arg)
 {
     run *all = arg;
@@ -270,18 +275,18 @@ static void ear_run(int index, void *arg)
     (void)index;
     askers_open(all);
     generation_meet(all, 0, 1);
-    /* as of a sweep of others, while the ear stood still */
+    /* as of a sweep of others, while the listener stood still */
     if (tri_store_raise(all->store, "news/count", 20, &after, late_ns) != TRI_OK ||
         tri_store_raise(all->store, "news/oldest", 21, &after, late_ns) != TRI_OK)
         broke(all, "nothing can be raised");
     tri_sleep_ns(3 * TRI_NS_PER_S);
     if (atomic_load(tri_members_broken(p[0].members)))
         broke(all, "its generation is the newest, and nobody of it has ended");
-    if (tri_members_tell(all->store, "call 2", late_ns) != TRI_OK || !is_kept(all, "news/21"))
+    if (tri_members_publish(all->store, "call 2", late_ns) != TRI_OK || !is_kept(all, "news/21"))
         broke(all, "what is told after it is not where it should be");
     tri_sleep_ns(TRI_NS_PER_S);
-    if (!tri_members_called(p[0].members))
-        broke(all, "an ear is deaf");
+    if (!tri_members_rescale_requested(p[0].members))
+        broke(all, "an listener is deaf");
     if (tri_store_raise(all->store, "gen/now", 3, &after, late_ns + TRI_NS_PER_S) != TRI_OK ||
         tri_store_raise(all->store, "news/oldest", 40, &after, late_ns + TRI_NS_PER_S) != TRI_OK)
         broke(all, "nothing can be raised");
@@ -289,7 +294,7 @@ static void ear_run(int index, void *arg)
     if (!atomic_load(tri_members_broken(p[0].members)))
         broke(all, "a generation that others have left is taken for whole");
     /* whoever tells had asked for the count before that */
-    if (tri_members_tell(all->store, "call 4", late_ns + 9 * TRI_NS_PER_S) != TRI_OK || !is_kept(all, "news/40") ||
+    if (tri_members_publish(all->store, "call 4", late_ns + 9 * TRI_NS_PER_S) != TRI_OK || !is_kept(all, "news/40") ||
         is_kept(all, "news/22"))
         broke(all, "something is told where nobody listens");
     for (int i = 0; i < ASKERS; i++)
@@ -319,12 +324,12 @@ typedef struct slow_ear {
 /* Answers late once, as where the process and all others stood still, then never. */
 static tri_status slow_wait(tri_store *base, const char *key, char **bytes, size_t *nbytes, int64_t deadline_ns)
 {
-    slow_ear *ear = tri_container_of(base, slow_ear, base);
+    slow_ear *listener = tri_container_of(base, slow_ear, base);
     (void)key;
     (void)bytes;
     (void)nbytes;
     (void)deadline_ns;
-    tri_sleep_ns(ear->waits++ == 0 ? ear->sleep_ns : 50 * TRI_NS_PER_MS);
+    tri_sleep_ns(listener->waits++ == 0 ? listener->sleep_ns : 50 * TRI_NS_PER_MS);
     return tri_fail(TRI_EPEER, "nobody is there");
 }
 
@@ -348,13 +353,13 @@ static void alone_run(int index, void *arg)
 {
     run *all = arg;
     int64_t alone_ns = 0, begin_ns = tri_now_ns();
-    slow_ear ear = {.base = {.ops = &slow_ops}, .sleep_ns = 400 * TRI_NS_PER_S};
+    slow_ear listener = {.base = {.ops = &slow_ops}, .sleep_ns = 400 * TRI_NS_PER_S};
     tri_members *members = NULL;
     tri_members_setup setup = {.store = all->store,
-                               .ear = &ear.base,
+                               .listener = &listener.base,
                                .id = "0.0",
                                .host = "here",
-                               .founders = 1,
+                               .initial_members = 1,
                                .least = 1,
                                .most = 1,
                                .alone_ns = 300 * TRI_NS_PER_S,

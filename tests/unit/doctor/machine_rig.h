@@ -118,7 +118,7 @@ static inline bool rig_open(rig *at)
     at->machine =
         (tri_machine){.root = at->root, .kernels = "own tiles", .interfaces = {.each = sizeof(tri_interface)}};
     at->machine.probe.shm_nbytes = 8 * TRI_GIB;
-    snprintf(at->machine.probe.told, sizeof at->machine.probe.told, "10.0.2.1");
+    snprintf(at->machine.probe.addresses, sizeof at->machine.probe.addresses, "10.0.2.1");
     for (size_t i = 0; ok && i < TRI_COUNT_OF(rig_files); i++)
         ok = rig_write(at, rig_files[i].path, rig_files[i].text);
     return ok && rig_interface(at, "lo", "127.0.0.1", true, true) && rig_interface(at, "eth0", "10.0.2.1", true, false);

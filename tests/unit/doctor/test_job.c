@@ -27,7 +27,7 @@ static void job_make(tri_job_facts *job)
         snprintf(rank->kernels, sizeof rank->kernels, "tiles");
         snprintf(rank->cpus, sizeof rank->cpus, "%d", r % 2);
         snprintf(rank->chosen, sizeof rank->chosen, "%s", r % 2 ? "" : "eth0");
-        snprintf(rank->told, sizeof rank->told, "id%d,127.0.0.1/7,10.0.0.%d/8", r / 2, r / 2);
+        snprintf(rank->addresses, sizeof rank->addresses, "id%d,127.0.0.1/7,10.0.0.%d/8", r / 2, r / 2);
     }
     for (int a = 0; a < 4; a++) {
         for (int b = a + 1; b < 4; b++) {
@@ -168,8 +168,8 @@ static void hosts_whose_networks_do_not_fit_are_found(void **state)
     job.ranks[2].mtu = 9000;
     expect(&job, "mtu alike", TRI_RESULT_WARN, "node0 eth0 has 1500, node1 eth0 has 9000", "mtu 1500     # on node1");
     for (int r = 0; r < 4; r++) /* the two of a host share it rightly */
-        snprintf(job.ranks[r].told, sizeof job.ranks[r].told, "id%d,127.0.0.1/7,172.17.0.1/8,10.0.0.%d/9", r / 2,
-                 r / 2);
+        snprintf(job.ranks[r].addresses, sizeof job.ranks[r].addresses, "id%d,127.0.0.1/7,172.17.0.1/8,10.0.0.%d/9",
+                 r / 2, r / 2);
     expect(&job, "own addresses", TRI_RESULT_NOTE, "172.17.0.1 is on node0 and on node1", "comm.interface=eth0");
     tri_job_facts_fini(&job);
 }

@@ -250,7 +250,7 @@ static void a_machine_without_a_network_is_found(void **state)
     (void)state;
     assert_true(rig_open(&at));
     at.machine.interfaces.count = 1; /* lo */
-    at.machine.probe.told[0] = 0;
+    at.machine.probe.addresses[0] = 0;
     expect(&at, &alone, 0);
     at.machine.many_hosts = true;
     expect(&at, &chosen, 1);
@@ -284,15 +284,15 @@ static void traps_among_interfaces_are_found(void **state)
     assert_true(rig_open(&at));
     assert_true(rig_interface(&at, "docker0", "172.17.0.1", true, false));
     expect(&at, &fine, 0);
-    snprintf(at.machine.probe.told, sizeof at.machine.probe.told, "172.17.0.1,10.0.2.1");
+    snprintf(at.machine.probe.addresses, sizeof at.machine.probe.addresses, "172.17.0.1,10.0.2.1");
     expect(&at, &docker, 1);
     assert_true(rig_interface(&at, "mybridge", "10.1.0.1", true, false));
     assert_true(rig_write(&at, "/sys/class/net/mybridge/bridge/forward_delay", "0\n"));
-    snprintf(at.machine.probe.told, sizeof at.machine.probe.told, "10.1.0.1,10.0.2.1");
+    snprintf(at.machine.probe.addresses, sizeof at.machine.probe.addresses, "10.1.0.1,10.0.2.1");
     expect(&at, &bridge, 2);
     assert_true(rig_interface(&at, "fast0", "10.9.0.1", true, false));
     assert_true(rig_write(&at, "/sys/class/net/fast0/speed", "100000\n"));
-    snprintf(at.machine.probe.told, sizeof at.machine.probe.told, "10.0.2.1,10.9.0.1");
+    snprintf(at.machine.probe.addresses, sizeof at.machine.probe.addresses, "10.0.2.1,10.9.0.1");
     expect(&at, &slow, 3);
     rig_close(&at);
 }

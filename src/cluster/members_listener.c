@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * members_ear.c: the thread of a member that hears news while the others work: who has ended, who asks for the next
- * generation, whether there is a launcher.
+ * members_listener.c: the thread of a member that hears news while the others work: who has ended, who asks for the
+ * next generation, whether there is a launcher.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -9,9 +9,9 @@
 
 #include "cluster/members_impl.h"
 
-#define EAR_NS  (100 * TRI_NS_PER_MS) /* of one wait for news */
-#define SLOW_NS (800 * TRI_NS_PER_MS) /* longer than it: the store has not answered at all */
-#define BEAT_NS TRI_NS_PER_S          /* between two looks at a launcher's beat, and at which news are forgotten */
+#define LISTENER_NS (100 * TRI_NS_PER_MS) /* of one wait for news */
+#define SLOW_NS     (800 * TRI_NS_PER_MS) /* longer than it: the store has not answered at all */
+#define BEAT_NS     TRI_NS_PER_S          /* between two looks at a launcher's beat, and at which news are forgotten */
 #define AWAY_NS                                                                                                        \
     (10 * TRI_NS_PER_S) /* no answer takes so long: this process stood still, and knows nothing of that time */
 /* Ends that are remembered at least, and for each member: who ended before them is in no generation to come. */
@@ -52,7 +52,7 @@ static void left_behind(tri_members *members)
 {
     int64_t newest;
 
-    if (tri_members_number(members->setup.ear, "gen/now", &newest) != TRI_OK)
+    if (tri_members_number(members->setup.listener, "gen/now", &newest) != TRI_OK)
         return;
     tri_mutex_lock(&members->mutex);
     if (newest > members->now.number)
@@ -65,13 +65,13 @@ static int64_t news_seek(tri_members *members, int64_t next)
 {
     int64_t oldest;
 
-    if (tri_members_number(members->setup.ear, "news/oldest", &oldest) != TRI_OK || oldest <= next)
+    if (tri_members_number(members->setup.listener, "news/oldest", &oldest) != TRI_OK || oldest <= next)
         return next;
     left_behind(members);
     return oldest;
 }
 
-/* What the ear knows of the launcher. */
+/* What the listener knows of the launcher. */
 typedef struct launcher_sign {
     int64_t seen_ns; /* when it was there last */
     int64_t look_ns; /* not before this again */
@@ -90,7 +90,7 @@ static void launcher_look(tri_members *members, launcher_sign *sign, bool answer
     if (!members->setup.beat || now_ns < sign->look_ns)
         return;
     sign->look_ns = now_ns + BEAT_NS;
-    if (tri_store_wait(members->setup.ear, members->setup.beat, &text, &nbytes, now_ns) != TRI_OK)
+    if (tri_store_wait(members->setup.listener, members->setup.beat, &text, &nbytes, now_ns) != TRI_OK)
         return;
     if (strncmp(text, sign->beat, sizeof sign->beat - 1) != 0)
         sign->seen_ns = now_ns;
@@ -98,10 +98,10 @@ static void launcher_look(tri_members *members, launcher_sign *sign, bool answer
     tri_free(text);
 }
 
-/* Who has had no launcher for long is told so. */
-static void ear_check(tri_members *members, tri_status status, int64_t asked_ns, launcher_sign *sign)
+/* Calls `alone` when the launcher has been gone for long. */
+static void listener_check(tri_members *members, tri_status status, int64_t asked_ns, launcher_sign *sign)
 {
-    bool answers = status == TRI_OK || (status == TRI_ETIMEOUT && tri_now_ns() - asked_ns < EAR_NS + SLOW_NS);
+    bool answers = status == TRI_OK || (status == TRI_ETIMEOUT && tri_now_ns() - asked_ns < LISTENER_NS + SLOW_NS);
 
     if (members->setup.alone_ns == 0)
         return;
@@ -114,7 +114,7 @@ static void ear_check(tri_members *members, tri_status status, int64_t asked_ns,
     members->setup.alone_ns = 0;
 }
 
-void tri_members_ear(void *arg)
+void tri_members_listen(void *arg)
 {
     tri_members *members = arg;
     char key[KEY], *text;
@@ -125,14 +125,14 @@ void tri_members_ear(void *arg)
     while (!atomic_load(&members->closing)) {
         snprintf(key, sizeof key, "news/%" PRId64, next);
         int64_t asked_ns = tri_now_ns();
-        tri_status status = tri_store_wait(members->setup.ear, key, &text, &nbytes, asked_ns + EAR_NS);
-        ear_check(members, status, asked_ns, &sign);
+        tri_status status = tri_store_wait(members->setup.listener, key, &text, &nbytes, asked_ns + LISTENER_NS);
+        listener_check(members, status, asked_ns, &sign);
         if (status == TRI_OK) {
             news_read(members, text);
             tri_free(text);
             next++;
         } else if (status != TRI_ETIMEOUT) {
-            tri_sleep_ns(EAR_NS);
+            tri_sleep_ns(LISTENER_NS);
         } else if (tri_now_ns() >= seek_ns) {
             next = news_seek(members, next);
             seek_ns = tri_now_ns() + BEAT_NS;
