@@ -52,7 +52,7 @@ class Coordinator(Elastic):
         self.kill_worker(1)
         second = self.start("run", *words)
         self.assertTrue(second.wait_for("generation 2"), second.text())
-        self.assertIn("this one goes on with 2 workers of it", second.text())
+        self.assertIn("this one takes over 2 workers of it", second.text())
         self.assertIn("rank 1 was killed by signal 9 (Killed); started again", second.text())
         other = self.start("run", *words)
         self.assertEqual(other.end(), 2, other.text())
