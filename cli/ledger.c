@@ -1,187 +1,42 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ledger.c: `trireme ledger RUN`: proves from RUN/ledger that each sample of each epoch was used once, or names those
- * that were not.
- *
- * What the workers say they put into a step is compared with what the order of samples gives for it; and the samples of
- * the steps that agree are ticked off, epoch by epoch. Where a step disagrees, the one sample that is missing or too
- * many, or the shard that is missing, is looked for.
+ * ledger.c: `trireme ledger RUN`: were the samples of a run used as planned?
  */
 #include <inttypes.h>
 #include <stdio.h>
-#include <string.h>
 
-#include "base/fs.h"
 #include "base/json.h"
 #include "cli/command.h"
-#include "cli/ledger.h"
-#include "data/data.h"
-#include "monitor/ledger.h"
-
-#define TOLD_STEPS   10 /* that are wrong, in full */
-#define TOLD_SAMPLES 8
-#define SEARCH_COUNT (INT64_C(1) << 29) /* samples, in all: a second or two */
+#include "train/features/ledger_audit.h"
 
 static const char *json_wanted;
 static const tri_flag flags[] = {{"--json", NULL, "one JSON object", &json_wanted}};
 
-typedef struct audit {
-    tri_ledger_view view;
-    tri_sampler sampler;
-    int64_t steps_per_epoch;
-    int64_t *indices;       /* of one step, */
-    int64_t *counts;        /* shard by shard */
-    unsigned char *ticks;   /* [count] of the epoch: how often, 2: more; */
-    int64_t used, twice;    /* how many of them are 1, and 2 */
-    int64_t searched;       /* samples that were looked at for one too many */
-    int64_t wrong, missing; /* steps */
-    int64_t whole;          /* epochs of which each sample was used once */
-    int64_t broken;         /* epochs that end within the ledger, and are not whole */
-    int64_t generations;    /* changes of it, and 1 */
-    tri_string report;
-} audit;
-
-/* The samples of a step by the plan; returns how many. */
-static int64_t step_plan(audit *at, int64_t step, uint64_t *marks)
+static void audit_print(const tri_ledger_verdict *at)
 {
-    int64_t count = 0;
-    *marks = 0;
-    for (int64_t shard = 0; shard < at->sampler.shards; shard++) {
-        at->counts[shard] = tri_sampler_batch(&at->sampler, step, shard, at->indices + count);
-        count += at->counts[shard];
-    }
-    for (int64_t i = 0; i < count; i++)
-        *marks = tri_sampler_marks_add(*marks, tri_sampler_mark(at->indices[i]));
-    return count;
-}
-
-static void samples_tell(tri_string *out, const int64_t *indices, int64_t count)
-{
-    for (int64_t i = 0; i < count && i < TOLD_SAMPLES; i++)
-        (void)tri_string_appendf(out, "%s%" PRId64, i ? ", " : "", indices[i]);
-    if (count > TOLD_SAMPLES)
-        (void)tri_string_appendf(out, ", ... (%" PRId64 ")", count);
-}
-
-/* What would make `found` of what was planned: a shard that is not there, or one sample; false: neither. */
-static bool difference_tell(audit *at, int64_t count, uint64_t wanted, uint64_t found)
-{
-    int64_t first = 0;
-    for (int64_t shard = 0; shard < at->sampler.shards; first += at->counts[shard++]) {
-        uint64_t marks = found;
-        for (int64_t i = first; i < first + at->counts[shard]; i++)
-            marks = tri_sampler_marks_add(marks, tri_sampler_mark(at->indices[i]));
-        if (marks != wanted || at->counts[shard] == 0)
-            continue;
-        (void)tri_string_appendf(&at->report, "shard %" PRId64 " was not used: samples ", shard);
-        samples_tell(&at->report, at->indices + first, at->counts[shard]);
-        return true;
-    }
-    for (int64_t i = 0; i < count; i++) {
-        if (tri_sampler_marks_add(found, tri_sampler_mark(at->indices[i])) != wanted)
-            continue;
-        (void)tri_string_appendf(&at->report, "sample %" PRId64 " was not used", at->indices[i]);
-        return true;
-    }
-    for (int64_t index = 0; index < at->sampler.count && at->searched < SEARCH_COUNT; index++, at->searched++) {
-        if (tri_sampler_marks_add(wanted, tri_sampler_mark(index)) != found)
-            continue;
-        (void)tri_string_appendf(&at->report, "sample %" PRId64 " was used besides", index);
-        return true;
-    }
-    return false;
-}
-
-static void step_wrong(audit *at, int64_t step, bool known, int64_t count, uint64_t wanted, uint64_t found)
-{
-    at->wrong += known;
-    at->missing += !known;
-    if (at->wrong + at->missing > TOLD_STEPS)
-        return;
-    (void)tri_string_appendf(&at->report, "step %" PRId64 " (epoch %" PRId64 "): ", step, step / at->steps_per_epoch);
-    if (!known) {
-        (void)tri_string_append(&at->report, "is not in the ledger; it was to use samples ");
-        samples_tell(&at->report, at->indices, count);
-    } else if (!difference_tell(at, count, wanted, found)) {
-        (void)tri_string_append(&at->report, "other samples than planned, which were ");
-        samples_tell(&at->report, at->indices, count);
-    }
-    (void)tri_string_append(&at->report, "\n");
-}
-
-/* Nothing here looks at all samples: a damaged head may speak of any number. */
-static void sample_tick(audit *at, int64_t index)
-{
-    unsigned char *tick = &at->ticks[index];
-    at->used += *tick == 0 ? 1 : *tick == 1 ? -1 : 0;
-    at->twice += *tick == 1;
-    *tick = *tick ? 2 : 1;
-}
-
-/* Whether each sample of the epoch was used once. */
-static bool epoch_close(audit *at)
-{
-    bool whole = at->used == at->sampler.count && at->twice == 0;
-    memset(at->ticks, 0, (size_t)at->sampler.count);
-    at->used = at->twice = 0;
-    return whole;
-}
-
-static void audit_run(audit *at)
-{
-    int before = -1;
-    for (int64_t step = at->view.first; step < at->view.end; step++) {
-        uint64_t wanted, found;
-        int generation;
-        int64_t count = step_plan(at, step, &wanted);
-        bool known = tri_ledger_step(&at->view, step, &found, &generation);
-        at->generations += known && generation != before;
-        before = known ? generation : before;
-        if (!known || wanted != found)
-            step_wrong(at, step, known, count, wanted, found);
-        for (int64_t i = 0; known && wanted == found && i < count; i++)
-            sample_tick(at, at->indices[i]);
-        bool begun = step / at->steps_per_epoch * at->steps_per_epoch >= at->view.first;
-        if (step % at->steps_per_epoch != at->steps_per_epoch - 1)
-            continue;
-        bool whole = epoch_close(at);
-        at->whole += whole;
-        at->broken += begun && !whole;
-    }
-}
-
-static bool is_whole(const audit *at)
-{
-    return at->wrong == 0 && at->missing == 0 && at->broken == 0;
-}
-
-static void audit_print(const audit *at)
-{
-    const tri_sampler *sampler = &at->sampler;
+    const tri_ledger_plan *plan = &at->plan;
     printf("steps %" PRId64 " to %" PRId64 ", of %" PRId64 " of %" PRId64 " samples each in %" PRId64
            " shards, made by %" PRId64 " generation%s of workers\n",
-           at->view.first, at->view.end, sampler->batch, sampler->count, sampler->shards, at->generations,
+           at->first, at->end, plan->batch, plan->count, plan->shards, at->generations,
            at->generations == 1 ? "" : "s");
     fputs(tri_string_text(&at->report), stdout);
-    if (at->wrong + at->missing > TOLD_STEPS)
-        printf("and %" PRId64 " steps more\n", at->wrong + at->missing - TOLD_STEPS);
     printf("each sample was used once in %" PRId64 " epochs", at->whole);
-    if (at->view.end % at->steps_per_epoch != 0)
-        printf("; of epoch %" PRId64 " so far %" PRId64 " samples, once", at->view.end / at->steps_per_epoch, at->used);
-    if (!is_whole(at))
+    if (at->end % at->steps_per_epoch != 0)
+        printf("; of epoch %" PRId64 " so far %" PRId64 " samples, once", at->end / at->steps_per_epoch, at->used);
+    if (!tri_ledger_is_whole(at))
         printf("; not so in %" PRId64 " epochs: %" PRId64 " steps are not in the ledger, %" PRId64
                " used other samples",
                at->broken, at->missing, at->wrong);
     puts("");
 }
 
-static tri_status audit_json(const audit *at)
+static tri_status audit_json(const tri_ledger_verdict *at)
 {
     tri_string text = {0};
     tri_json json = tri_json_object(&text);
-    tri_json_bool(&json, "whole", is_whole(at));
-    tri_json_int(&json, "first", at->view.first);
-    tri_json_int(&json, "end", at->view.end);
+    tri_json_bool(&json, "whole", tri_ledger_is_whole(at));
+    tri_json_int(&json, "first", at->first);
+    tri_json_int(&json, "end", at->end);
     tri_json_int(&json, "generations", at->generations);
     tri_json_int(&json, "epochs", at->whole);
     tri_json_int(&json, "epochs_broken", at->broken);
@@ -195,75 +50,16 @@ static tri_status audit_json(const audit *at)
     return status;
 }
 
-static tri_status audit_open(const char *run, audit *at)
-{
-    char *path = tri_format("%s/ledger", run);
-    if (!path)
-        return TRI_ENOMEM;
-    tri_status status = tri_fs_is_folder(run) && !tri_fs_exists(path)
-                            ? tri_fail(TRI_ENOTFOUND,
-                                       "%s: no ledger here: it is kept by runs with a folder, except with "
-                                       "parallel.sync local, diloco and ps",
-                                       run)
-                            : tri_ledger_load(path, &at->view);
-    tri_free(path);
-    TRI_TRY(status);
-    const tri_ledger_plan *plan = &at->view.plan;
-    at->sampler = (tri_sampler){.seed = (uint64_t)plan->seed,
-                                .count = plan->count,
-                                .batch = plan->batch,
-                                .shards = plan->shards,
-                                .shuffle = plan->shuffle,
-                                .block = plan->block,
-                                .buffer = plan->buffer};
-    at->steps_per_epoch = tri_sampler_steps(&at->sampler);
-    at->indices = tri_alloc_zero((size_t)plan->batch, sizeof(int64_t));
-    at->counts = tri_alloc_zero((size_t)plan->shards, sizeof(int64_t));
-    at->ticks = tri_alloc_zero((size_t)plan->count, 1);
-    if (at->indices && at->counts && at->ticks)
-        return TRI_OK;
-    return tri_fail_context(TRI_ENOMEM, "%s: of %" PRId64 " samples", run, plan->count);
-}
-
-static void audit_close(audit *at)
-{
-    tri_ledger_view_fini(&at->view);
-    tri_free(at->indices);
-    tri_free(at->counts);
-    tri_free(at->ticks);
-    tri_string_fini(&at->report);
-}
-
-tri_status tri_ledger_audit(const char *run, tri_ledger_verdict *verdict)
-{
-    audit at = {0};
-    tri_status status = audit_open(run, &at);
-    if (status == TRI_OK)
-        audit_run(&at);
-    *verdict = (tri_ledger_verdict){.first = at.view.first,
-                                    .end = at.view.end,
-                                    .missing = at.missing,
-                                    .wrong = at.wrong,
-                                    .broken = at.broken,
-                                    .report = at.report};
-    at.report = (tri_string){0};
-    audit_close(&at);
-    return status;
-}
-
 static int ledger_run(const char *run)
 {
-    audit at = {0};
-    tri_status status = audit_open(run, &at);
-    if (status == TRI_OK) {
-        audit_run(&at);
-        if (json_wanted)
-            status = audit_json(&at);
-        else
-            audit_print(&at);
-    }
-    int code = status != TRI_OK ? tri_command_fail(status) : is_whole(&at) ? 0 : 1;
-    audit_close(&at);
+    tri_ledger_verdict verdict;
+    tri_status status = tri_ledger_audit(run, &verdict);
+    if (status == TRI_OK && json_wanted)
+        status = audit_json(&verdict);
+    else if (status == TRI_OK)
+        audit_print(&verdict);
+    int code = status != TRI_OK ? tri_command_fail(status) : tri_ledger_is_whole(&verdict) ? 0 : 1;
+    tri_string_fini(&verdict.report);
     return code;
 }
 

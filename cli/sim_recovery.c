@@ -10,8 +10,8 @@
 #include "base/log.h"
 #include "base/wait.h"
 #include "cli/command.h"
-#include "cli/fleet.h"
 #include "cli/sim.h"
+#include "fleet/fleet.h"
 
 #define RANKS_MAX   4096
 #define PROGRESS_NS (10 * TRI_NS_PER_S)

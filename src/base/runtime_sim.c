@@ -203,11 +203,6 @@ const tri_runtime_ops tri_runtime_sim = {
     .cond_wake = sim_cond_wake,
 };
 
-bool tri_sim_active(void)
-{
-    return tri_fiber_now != NULL;
-}
-
 void tri_sim_add_rate_set(double bytes_per_second)
 {
     TRI_ASSERT(tri_fiber_now);

@@ -15,11 +15,14 @@ void tri_half_widen(float *to, const uint16_t *from, int64_t count);
 /* The same of bf16 or f16, on threads; 0 threads are as one. */
 void tri_half_round_all(int threads, tri_dtype dtype, uint16_t *to, const float *from, int64_t count);
 void tri_half_widen_all(int threads, tri_dtype dtype, float *to, const uint16_t *from, int64_t count);
+/* to[i] = f32 of f16 of from[i]. */
+void tri_half_round_f16(int threads, float *to, const float *from, int64_t count);
 #ifdef TRI_HAVE_X86
 void tri_f16c_round(uint16_t *to, const float *from, int64_t count);
 void tri_f16c_widen(float *to, const uint16_t *from, int64_t count);
 #endif
 
+/* half_adapter.c */
 /* Plans `ops`, a row for f32, for a description with bf16 or f16 in it: each call converts into scratch, runs the row,
  * and converts back. Values and gradients are rounded once; parameters and their gradients are f32 as ever. With f16
  * the weights of products are read rounded to it, from a copy in scratch. */

@@ -3,53 +3,19 @@
  * fleet.c: a simulated elastic job: its launcher, which starts workers, says who has ended and starts others in their
  * place.
  */
-#include "cli/fleet.h"
+#include "fleet/fleet.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/events.h"
 #include "base/log.h"
-#include "base/rng.h"
 
 #define TICK_NS   TRI_NS_PER_MS /* of the launcher */
 #define WAIT_NS   (10 * TRI_NS_PER_S)
 #define LIMIT_NS  (1800 * TRI_NS_PER_S) /* of a run */
 #define QUIET_NS  (60 * TRI_NS_PER_S)   /* without any new step: longer is in vain */
 #define LINGER_NS TRI_NS_PER_S /* a killed one whose fibers still wait: the launcher sees no process any more */
-
-uint64_t fleet_draw(fleet *all, uint64_t below)
-{
-    return tri_rng_below((tri_rng){.seed = all->config->seed, .stream = 0xf1ee7}, all->drawn++, below);
-}
-
-void fleet_broke(fleet *all, const char *format, ...)
-{
-    va_list args;
-    if (all->result->broken[0])
-        return;
-    va_start(args, format);
-    vsnprintf(all->result->broken, sizeof(all->result->broken), format, args);
-    va_end(args);
-}
-
-void fleet_trace(fleet *all, uint64_t a, uint64_t b)
-{
-    uint64_t words[] = {all->result->trace, (uint64_t)tri_now_ns(), a, b};
-    uint64_t sum = 0;
-    for (size_t i = 0; i < TRI_COUNT_OF(words); i++) {
-        sum = (sum ^ words[i]) * UINT64_C(0x9e3779b97f4a7c15);
-        sum ^= sum >> 29;
-    }
-    all->result->trace = sum;
-}
-
-void fleet_happens(fleet *all, const fleet_worker *worker, uint64_t what, const char *words)
-{
-    tri_log(TRI_LOG_INFO, "%s %s, step %lld", worker->id, words, (long long)worker->step);
-    fleet_trace(all, (uint64_t)worker->number, what);
-}
 
 /* The quiet run is that of one process. */
 static int initial_members_of(const fleet *all)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * fleet_files.c: the folder of a simulated run: what is saved there can be gone back to at any time, and at the end its
+ * files.c: the folder of a simulated run: what is saved there can be gone back to at any time, and at the end its
  * ledger has each sample once.
  *
  * Files are real, below TMPDIR; those of a process that was killed, or whose disk is full, fail (base/fs.c).
@@ -8,14 +8,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/fs.h"
 #include "base/log.h"
 #include "checkpoint/checkpoint.h"
-#include "cli/fleet.h"
-#include "cli/ledger.h"
+#include "fleet/fleet.h"
 #include "kernel/kernel.h"
+#include "train/features/ledger_audit.h"
 
 #define LOOK_NS (20 * TRI_NS_PER_MS)
 

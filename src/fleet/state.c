@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * fleet_state.c: the state of a worker of a simulated job against that of one process after as many steps: a hash of
+ * state.c: the state of a worker of a simulated job against that of one process after as many steps: a hash of
  * the weights where each worker has all of them; where the state is spread each element of weights and optimizer that
  * the worker has in its role, and in the mirror that it keeps.
  */
 #include <string.h>
 
 #include "base/memory.h"
-#include "cli/fleet.h"
+#include "fleet/fleet.h"
 #include "nn/params.h"
 
 static int arrays_of(const tri_job *job)

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * fleet_layout.c: what simulated jobs train, and how its state lies over their workers: small models in which whatever
+ * layout.c: what simulated jobs train, and how its state lies over their workers: small models in which whatever
  * a step moves is something (running statistics, dropout, momentum, clipping), one configuration a layout.
  */
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/fleet.h"
+#include "fleet/fleet.h"
 
 #define LAYERS                                                                                                         \
     "model:\n  layers:\n    - linear: {out: 8}\n    - batch_norm\n    - relu\n    - dropout: 0.25\n"                   \

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * fleet_watch.c: what must hold of a simulated job, looked at whenever a worker has a state: one list a generation,
+ * watch.c: what must hold of a simulated job, looked at whenever a worker has a state: one list a generation,
  * each shard of the batch with one worker, the weights of the quiet run after every step, no new step but by the newest
  * generation, and nobody's state thrown away.
  */
@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "cli/fleet.h"
+#include "fleet/fleet.h"
 
 /* --- generations --- */
 

@@ -3,12 +3,12 @@
  * fleet.h: a whole elastic job in a simulation (`trireme sim recovery`): workers that run the production code from
  * train/elastic/elastic.h down, each in a process that may be killed, stopped, cut off, sent away or joined by others.
  *
- * fleet.c starts the workers, fleet_faults.c does to them what the seed says, fleet_flip.c to their memory;
- * fleet_watch.c looks at every step of every worker and fleet_state.c at what it has then; fleet_layout.c says what
- * they train, fleet_store.c is their way to the store.
+ * fleet.c starts the workers, faults.c does to them what the seed says, flip.c to their memory;
+ * watch.c looks at every step of every worker and state.c at what it has then; layout.c says what
+ * they train, store.c is their way to the store.
  */
-#ifndef TRI_CLI_FLEET_H
-#define TRI_CLI_FLEET_H
+#ifndef TRI_FLEET_FLEET_H
+#define TRI_FLEET_FLEET_H
 
 #include "base/sim_process.h"
 #include "train/elastic/elastic.h"
@@ -42,7 +42,7 @@ typedef struct fleet_config {
     int ranks;     /* workers that begin; later at most twice as many at a time */
     int64_t steps; /* of the run */
     int faults;
-    uint64_t kinds;  /* of faults: rows of fleet_faults.c */
+    uint64_t kinds;  /* of faults: rows of faults.c */
     bool saves;      /* checkpoints, the ledger and the lines of the run, in a folder */
     int spares;      /* that wait beside them from the beginning */
     int flips;       /* bits of spread states, at most; each comparison then is made */

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * fleet_faults.c: what happens to the workers of a simulated job: the faults of `trireme chaos` (cli/chaos/strike.c)
+ * faults.c: what happens to the workers of a simulated job: the faults of `trireme chaos` (cli/chaos/strike.c)
  * and some that only a simulation can time, as a seed draws them.
  */
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/fleet.h"
+#include "fleet/fleet.h"
 
 #define SLOW_RUN_NS  (20 * TRI_NS_PER_MS) /* of each 100, as `trireme chaos` does it */
 #define SLOW_HALT_NS (80 * TRI_NS_PER_MS)

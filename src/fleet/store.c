@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * fleet_store.c: a worker's way to the store of a simulated job: requests take time, and what was killed in between may
+ * store.c: a worker's way to the store of a simulated job: requests take time, and what was killed in between may
  * or may not have changed something there.
  */
 #include <string.h>
 
-#include "cli/fleet.h"
 #include "cluster/store_impl.h"
+#include "fleet/fleet.h"
 
 #define TRIP_NS  (150 * TRI_NS_PER_MS / 1000) /* one way, at most */
 #define SLICE_NS (20 * TRI_NS_PER_MS)         /* of a wait, after which it is seen that the process was killed */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * fleet_flip.c: bits that flip in the memory of simulated workers: in a part of a spread state, or in the mirror of
+ * flip.c: bits that flip in the memory of simulated workers: in a part of a spread state, or in the mirror of
  * one, while it lies there. Sometimes the worker that has the other copy is killed before anybody can have looked.
  *
  * At most one copy of a part is wrong at a time: of two nobody could be right.
@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "cli/fleet.h"
+#include "fleet/fleet.h"
 
 #define KILLED 4 /* in one of so many cases the other holder is */
 
