@@ -7,26 +7,38 @@
 #include "base/memory.h"
 #include "device/device.h"
 
-static void cpu_copy(void *to, const void *from, size_t nbytes)
+static void *cpu_alloc(const tri_device *device, size_t nbytes)
 {
-    if (nbytes > 0) {
-        memcpy(to, from, nbytes);
-    }
+    (void)device;
+    return tri_alloc_bulk(nbytes);
 }
 
-static void cpu_fill(void *to, unsigned char byte, size_t nbytes)
+static void cpu_free(const tri_device *device, void *memory)
 {
-    if (nbytes > 0) {
-        memset(to, byte, nbytes);
-    }
+    (void)device;
+    tri_free(memory);
+}
+
+static void cpu_copy(const tri_device *device, void *to, const void *from, size_t nbytes)
+{
+    (void)device;
+    memcpy(to, from, nbytes);
+}
+
+static void cpu_fill(const tri_device *device, void *to, unsigned char byte, size_t nbytes)
+{
+    (void)device;
+    memset(to, byte, nbytes);
 }
 
 extern const tri_device_ops tri_device_cpu;
 const tri_device_ops tri_device_cpu = {
     .name = "cpu",
+    .does = "the host's processors and memory",
+    .kernels = "cpu",
     .shares_host = true,
-    .alloc = tri_alloc_bulk,
-    .free = tri_free,
+    .alloc = cpu_alloc,
+    .free = cpu_free,
     .copy = cpu_copy,
     .to_host = cpu_copy,
     .from_host = cpu_copy,

@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * device.h: where the flat stores lie: a table of devices, each with its memory.
+ * device.h: where the arrays of a run lie: a table of kinds of devices, and opened ones with their memory.
  *
- * Kernels of a kind ("cpu") take pointers into the memory of the device of that name. Copies between two devices go
- * through the host: to_host of one, from_host of the other.
+ * Memory of a device is named by addresses. Only its own kernels and the copies below may use them; the host reads
+ * and writes there where the kind says shares_host. Kernels, loops and copies of a device run one after the other, in
+ * the order in which they were called. A call may return before its work is done, but has read by then what it reads of
+ * the host; tri_device_to_host() returns when its bytes are there, and so behind all that came before it: it is how the
+ * host waits.
  */
 #ifndef TRI_DEVICE_DEVICE_H
 #define TRI_DEVICE_DEVICE_H
@@ -12,37 +15,74 @@
 #include <stddef.h>
 #include <trireme/status.h>
 
+typedef struct tri_device tri_device;
+
 typedef struct tri_device_ops {
     const char *name;
+    const char *does;
+    const char *kernels; /* those that compute in its memory: a row of kernel/array.c */
     /* Host and device see each other's memory at the same addresses: nothing has to be copied. */
     bool shares_host;
-    /* Zeroed, aligned to at least 64 bytes; NULL when memory is out (TRI_ENOMEM in tri_last_error). Free with free().
-     */
-    void *(*alloc)(size_t nbytes);
-    void (*free)(void *memory); /* NULL does nothing */
-    /* Within the device; the ranges must not overlap. Complete on return, as are the others. */
-    void (*copy)(void *to, const void *from, size_t nbytes);
-    void (*to_host)(void *to, const void *from, size_t nbytes);
-    void (*from_host)(void *to, const void *from, size_t nbytes);
-    void (*fill)(void *to, unsigned char byte, size_t nbytes);
+    /* Fills device->state; TRI_EUNSUPPORTED says in one line why this machine has none. NULL: nothing to open. */
+    tri_status (*open)(tri_device *device);
+    void (*close)(tri_device *device); /* NULL: nothing to close */
+    /* Zeroed, aligned to at least 64 bytes; NULL when memory is out (TRI_ENOMEM in tri_last_error). nbytes 0 gives an
+     * address of nothing. */
+    void *(*alloc)(const tri_device *device, size_t nbytes);
+    void (*free)(const tri_device *device, void *memory); /* NULL does nothing */
+    /* Within the device; the ranges must not overlap. */
+    void (*copy)(const tri_device *device, void *to, const void *from, size_t nbytes);
+    void (*to_host)(const tri_device *device, void *to, const void *from, size_t nbytes);
+    void (*from_host)(const tri_device *device, void *to, const void *from, size_t nbytes);
+    void (*fill)(const tri_device *device, void *to, unsigned char byte, size_t nbytes);
+    /* Of a kind whose kernels run on the host's processor: where these find its memory. NULL: at its address. */
+    void *(*mapped)(const tri_device *device, const void *memory);
 } tri_device_ops;
 
-/* NULL when there is no device of that name in this build. */
-const tri_device_ops *tri_device_find(const char *name);
-/* The i-th device, NULL behind the last: for lists of what there is. */
+struct tri_device {
+    const tri_device_ops *ops;
+    int index;   /* "cuda:1": 1 */
+    void *state; /* the kind's own */
+};
+
+/* word: "auto" (the host, until a kind that is faster has rows here), or the name of a kind, with ":N" the N-th device
+ * of it. TRI_ECONFIG: this build has no such kind; TRI_EUNSUPPORTED: this machine has none. */
+tri_status tri_device_open(const char *word, tri_device **out);
+/* All its memory is free by then. NULL is fine. */
+void tri_device_close(tri_device *device);
+/* The host itself, which is always there. */
+const tri_device *tri_device_host(void);
+/* The i-th kind, NULL behind the last: for lists of what there is. */
 const tri_device_ops *tri_device_at(size_t i);
+
+static inline bool tri_device_shares_host(const tri_device *device)
+{
+    return device->ops->shares_host;
+}
+void *tri_device_alloc(const tri_device *device, size_t nbytes);
+void tri_device_free(const tri_device *device, void *memory);
+void tri_device_copy(const tri_device *device, void *to, const void *from, size_t nbytes);
+void tri_device_to_host(const tri_device *device, void *to, const void *from, size_t nbytes);
+void tri_device_from_host(const tri_device *device, void *to, const void *from, size_t nbytes);
+void tri_device_fill(const tri_device *device, void *to, unsigned char byte, size_t nbytes);
+
+/* For kernels and loops that run on the host's processor, and nobody else: where they find memory of the device. */
+static inline void *tri_device_mapped(const tri_device *device, const void *memory)
+{
+    return device->ops->mapped ? device->ops->mapped(device, memory) : (void *)(size_t)memory;
+}
 
 /* An array of a device as the host reads and writes it: the array itself where the device shares memory with the host,
  * else a copy. */
 typedef struct tri_device_view {
-    const tri_device_ops *device;
+    const tri_device *device;
     void *memory; /* of the device */
     void *host;
     size_t nbytes;
 } tri_device_view;
 
 /* view->host holds the array's present content. */
-tri_status tri_device_view_open(tri_device_view *view, const tri_device_ops *device, void *memory, size_t nbytes);
+tri_status tri_device_view_open(tri_device_view *view, const tri_device *device, void *memory, size_t nbytes);
 /* Brings the device's present content to the host, and the host's to the device; nothing where they share memory. */
 void tri_device_view_read(const tri_device_view *view);
 void tri_device_view_write(const tri_device_view *view);

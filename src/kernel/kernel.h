@@ -14,6 +14,7 @@
 #include <trireme/tensor.h>
 
 #include "base/options.h"
+#include "device/device.h"
 #include "kernel/isa.h"
 #include "tensor/tree.h"
 
@@ -159,8 +160,10 @@ typedef struct tri_place_span {
 
 /* One run. Pointers to the first shard; shard s of input i lies at input[i] + s * (bytes of one shard's input). */
 typedef struct tri_op_call {
-    int shards;          /* in this call, 1 .. max_shards */
-    const int32_t *rows; /* [shards] valid samples (of the first dimension) of each shard */
+    const tri_device *device; /* in whose memory lies what the kernel reads and writes, from `input` to `scratch` and
+                                 the gradients; NULL: the host's. All else is the host's */
+    int shards;               /* in this call, 1 .. max_shards */
+    const int32_t *rows;      /* [shards] valid samples (of the first dimension) of each shard */
     const void *input[TRI_OP_MAX_INPUTS];
     const void *param[TRI_OP_MAX_PARAMS];
     void *output;

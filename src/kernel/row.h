@@ -225,6 +225,13 @@ tri_attention_drop tri_attention_drop_make(const tri_kernel *kernel, const tri_o
 void tri_attention_drop_row(const tri_attention_drop *drop, int64_t b, int64_t head, int64_t query, int64_t first,
                             int64_t count, float *keep);
 
+/* The call as kernels of the CPU find it: itself, or, where the device maps its memory elsewhere for them, a copy. */
+typedef struct tri_mapped_call {
+    tri_op_call call;
+    float *dparam[TRI_OP_MAX_PARAMS][TRI_TREE_MAX_PARTS];
+} tri_mapped_call;
+const tri_op_call *tri_call_mapped(const tri_kernel *kernel, const tri_op_call *call, tri_mapped_call *room);
+
 #define TRI_OP_DECLARE(id, name) extern const tri_op_ops tri_op_##name;
 TRI_OP_LIST(TRI_OP_DECLARE)
 

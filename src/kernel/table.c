@@ -133,7 +133,8 @@ tri_status tri_kernel_plan(const char *kind, const tri_op_desc *desc, tri_kernel
 void tri_kernel_forward(const tri_kernel *kernel, const tri_op_call *call)
 {
     TRI_DASSERT(call->shards >= 1 && call->shards <= kernel->desc.max_shards);
-    kernel->ops->forward(kernel, call);
+    tri_mapped_call room;
+    kernel->ops->forward(kernel, tri_call_mapped(kernel, call, &room));
 }
 
 #define SCALE_TILE INT64_C(16384) /* elements */
@@ -181,9 +182,11 @@ static void loss_scale(const tri_kernel *kernel, const tri_op_call *call)
 void tri_kernel_backward(const tri_kernel *kernel, const tri_op_call *call)
 {
     TRI_DASSERT(call->shards >= 1 && call->shards <= kernel->desc.max_shards);
+    tri_mapped_call room;
     if (kernel->ops->backward != NULL) {
-        kernel->ops->backward(kernel, call);
-        loss_scale(kernel, call);
+        const tri_op_call *seen = tri_call_mapped(kernel, call, &room);
+        kernel->ops->backward(kernel, seen);
+        loss_scale(kernel, seen);
     }
 }
 

@@ -6,6 +6,7 @@
  * value with several readers the order of the way down.
  */
 #include "base/status.h"
+#include "kernel/array.h"
 #include "nn/graph_impl.h"
 
 /* T(first, first + count) of one column, count a power of two. */
@@ -30,7 +31,7 @@ static tri_status tails_write(tri_graph *graph)
         float tail[TRI_PARAMS_TAIL] = {0};
         for (size_t c = 0; c < TRI_COUNT_OF(columns); c++)
             tail[columns[c]] = column_sum(graph, columns[c], graph->parts[p].first, graph->parts[p].count);
-        params->device->from_host(tails[p], tail, sizeof(tail));
+        tri_device_from_host(params->device, tails[p], tail, sizeof(tail));
     }
     return TRI_OK;
 }
@@ -92,6 +93,7 @@ static tri_status op_params(tri_graph *graph, graph_op *op)
 /* late: its parameters' gradients are left for op_weights(). */
 static tri_status op_down(tri_graph *graph, graph_op *op, bool late)
 {
+    const tri_device *device = graph->params->device;
     tri_op_call *call = &op->call;
     TRI_TRY(op_params(graph, op));
     for (int p = 0; late && p < op->desc.param_count; p++)
@@ -109,9 +111,9 @@ static tri_status op_down(tri_graph *graph, graph_op *op, bool late)
         const graph_value *value = &graph->values[op->input[i]];
         int64_t count = (int64_t)(value->nbytes / tri_dtype_nbytes(value->dtype)) * graph->batch.shards;
         if (value->dtype != TRI_F32)
-            tri_vector_add_half(graph->config.threads, value->dtype, sum, sum, call->dinput[i], count);
+            tri_array_add_half(device, graph->config.threads, value->dtype, sum, sum, call->dinput[i], count);
         else
-            tri_vector_add(graph->config.threads, sum, sum, call->dinput[i], count);
+            tri_array_add(device, graph->config.threads, sum, sum, call->dinput[i], count);
     }
     return TRI_OK;
 }

@@ -403,7 +403,7 @@ tri_status tri_graph_compile_as(const tri_model *model, const tri_params *params
 
 tri_status tri_graph_store_none(const tri_model *model, tri_params *none)
 {
-    *none = (tri_params){.device = tri_device_find("cpu"), .model_count = (int)model->params.count};
+    *none = (tri_params){.device = tri_device_host(), .model_count = (int)model->params.count};
     none->of_model = tri_alloc_zero(model->params.count, sizeof(int));
     if (!none->of_model)
         return TRI_ENOMEM;

@@ -101,7 +101,7 @@ static tri_status trial_open(const tri_model *model, const tri_graph_config *con
     if (!wanted)
         return TRI_ENOMEM;
     tri_stages_wanted(model, &alone, 3, 1, wanted);
-    tri_status status = tri_params_create_some(model, wanted, tri_device_find("cpu"), 1, &t->params);
+    tri_status status = tri_params_create_some(model, wanted, tri_device_host(), 1, &t->params);
     tri_free(wanted);
     TRI_TRY(status);
     for (int e = 0; config->frozen && e < t->params->entry_count; e++)

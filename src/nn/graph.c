@@ -104,18 +104,18 @@ static tri_status check_batch(const tri_graph *graph, const tri_batch *batch, bo
 /* The batch is read where it lies if kernels see the host's memory. */
 static void batch_bring(tri_graph *graph, const tri_batch *batch)
 {
-    const tri_device_ops *device = graph->params->device;
+    const tri_device *device = graph->params->device;
     size_t shards = (size_t)batch->shards, first = (size_t)graph->slot * (size_t)graph->config.shards;
     graph->batch = *batch;
-    if (!device->shares_host && graph->span.has_input) {
+    if (!tri_device_shares_host(device) && graph->span.has_input) {
         size_t nbytes = graph->values[graph->input].nbytes;
         graph->batch.input = (char *)graph->staged_input + first * nbytes;
-        device->from_host((char *)graph->staged_input + first * nbytes, batch->input, shards * nbytes);
+        tri_device_from_host(device, (char *)graph->staged_input + first * nbytes, batch->input, shards * nbytes);
     }
-    if (!device->shares_host && graph->span.has_target) {
+    if (!tri_device_shares_host(device) && graph->span.has_target) {
         size_t nbytes = graph->values[graph->target].nbytes;
         graph->batch.target = (char *)graph->staged_target + first * nbytes;
-        device->from_host((char *)graph->staged_target + first * nbytes, batch->target, shards * nbytes);
+        tri_device_from_host(device, (char *)graph->staged_target + first * nbytes, batch->target, shards * nbytes);
     }
     graph->slots[graph->slot].batch = graph->batch;
 }
@@ -123,7 +123,8 @@ static void batch_bring(tri_graph *graph, const tri_batch *batch)
 void tri_graph_call_fill(tri_graph *graph, graph_op *op, uint64_t step, bool training, bool grads)
 {
     tri_op_call *call = &op->call;
-    *call = (tri_op_call){.shards = graph->batch.shards,
+    *call = (tri_op_call){.device = graph->params->device,
+                          .shards = graph->batch.shards,
                           .rows = graph->batch.rows,
                           .first_sample = graph->batch.first_sample,
                           .across = &graph->across,

@@ -314,29 +314,29 @@ static tri_status place_in_slots(tri_graph *graph, int *order)
 
 static tri_status allocate(tri_graph *graph)
 {
-    const tri_device_ops *device = graph->params->device;
+    const tri_device *device = graph->params->device;
     const size_t slots = (size_t)graph->slot_count;
     size_t sums_nbytes = slots * (size_t)graph->config.shards * sizeof(*graph->sums);
-    graph->memory = device->alloc(graph->planned_nbytes);
-    graph->sums = device->alloc(sums_nbytes);
+    graph->memory = tri_device_alloc(device, graph->planned_nbytes);
+    graph->sums = tri_device_alloc(device, sums_nbytes);
     if (!graph->memory || !graph->sums)
         return TRI_ENOMEM;
     TRI_TRY(tri_device_view_open(&graph->sums_view, device, graph->sums, sums_nbytes));
-    if (device->shares_host)
+    if (tri_device_shares_host(device))
         return TRI_OK;
-    graph->staged_input = device->alloc(slots * run_nbytes(graph, graph->values[graph->input].nbytes));
-    graph->staged_target = device->alloc(slots * run_nbytes(graph, graph->values[graph->target].nbytes));
+    graph->staged_input = tri_device_alloc(device, slots * run_nbytes(graph, graph->values[graph->input].nbytes));
+    graph->staged_target = tri_device_alloc(device, slots * run_nbytes(graph, graph->values[graph->target].nbytes));
     return graph->staged_input && graph->staged_target ? TRI_OK : TRI_ENOMEM;
 }
 
 void tri_graph_free_memory(tri_graph *graph)
 {
-    const tri_device_ops *device = graph->params->device;
+    const tri_device *device = graph->params->device;
     tri_device_view_close(&graph->sums_view);
-    device->free(graph->staged_target);
-    device->free(graph->staged_input);
-    device->free(graph->sums);
-    device->free(graph->memory);
+    tri_device_free(device, graph->staged_target);
+    tri_device_free(device, graph->staged_input);
+    tri_device_free(device, graph->sums);
+    tri_device_free(device, graph->memory);
 }
 
 tri_status tri_graph_plan_memory(tri_graph *graph)

@@ -15,7 +15,7 @@
 #include "base/memory.h"
 #include "base/rng.h"
 #include "base/status.h"
-#include "kernel/kernel.h"
+#include "kernel/array.h"
 
 #define HASH_COPY 1024 /* elements that are copied at once */
 
@@ -160,7 +160,7 @@ tri_status tri_params_room(tri_params *params, const tri_slice *share, int share
     if (share)
         TRI_TRY(share_take(params, share, share_count));
     size_t nbytes = (size_t)tri_params_held(params) * sizeof(float);
-    params->values = params->device->alloc(nbytes > 0 ? nbytes : 1);
+    params->values = tri_device_alloc(params->device, nbytes);
     return params->values ? TRI_OK : TRI_ENOMEM;
 }
 
@@ -181,12 +181,12 @@ tri_status tri_params_fill(tri_params *params, const tri_model *model, uint64_t 
     return TRI_OK;
 }
 
-tri_status tri_params_create(const tri_model *model, const tri_device_ops *device, uint64_t seed, tri_params **out)
+tri_status tri_params_create(const tri_model *model, const tri_device *device, uint64_t seed, tri_params **out)
 {
     return tri_params_create_some(model, NULL, device, seed, out);
 }
 
-tri_status tri_params_lay(const tri_model *model, const bool *wanted, const tri_device_ops *device, tri_params **out)
+tri_status tri_params_lay(const tri_model *model, const bool *wanted, const tri_device *device, tri_params **out)
 {
     TRI_TRY(tri_model_check(model));
     tri_params *params = tri_alloc_zero(1, sizeof(*params));
@@ -211,8 +211,8 @@ tri_status tri_params_lay(const tri_model *model, const bool *wanted, const tri_
     return TRI_OK;
 }
 
-tri_status tri_params_create_some(const tri_model *model, const bool *wanted, const tri_device_ops *device,
-                                  uint64_t seed, tri_params **out)
+tri_status tri_params_create_some(const tri_model *model, const bool *wanted, const tri_device *device, uint64_t seed,
+                                  tri_params **out)
 {
     tri_params *params;
     TRI_TRY(tri_params_lay(model, wanted, device, &params));
@@ -238,7 +238,7 @@ void tri_params_destroy(tri_params *params)
     tri_free(params->of_model);
     tri_free(params->ties);
     tri_free(params->share);
-    params->device->free(params->values);
+    tri_device_free(params->device, params->values);
     tri_free(params);
 }
 
@@ -271,7 +271,7 @@ void tri_params_fold(const tri_params *params, int threads, float *grads)
     for (int t = 0; t < params->tie_count; t++) {
         const tri_param *entry = &params->entries[params->ties[t].entry];
         float *sum = grads + entry->first;
-        tri_vector_add(threads, sum, sum, grads + params->ties[t].first, entry->count);
+        tri_array_add(params->device, threads, sum, sum, grads + params->ties[t].first, entry->count);
     }
 }
 
@@ -338,13 +338,13 @@ uint64_t tri_params_hasher_end(tri_params_hasher *hasher)
 static void hash_values(tri_params_hasher *hasher, const tri_params *params, const float *values, int64_t left)
 {
     float copy[HASH_COPY];
-    if (params->device->shares_host) {
+    if (tri_device_shares_host(params->device)) {
         tri_params_hasher_put(hasher, values, left);
         return;
     }
     for (int64_t count; left > 0; left -= count, values += count) {
         count = left < HASH_COPY ? left : HASH_COPY;
-        params->device->to_host(copy, values, (size_t)count * sizeof(float));
+        tri_device_to_host(params->device, copy, values, (size_t)count * sizeof(float));
         tri_params_hasher_put(hasher, copy, count);
     }
 }

@@ -66,7 +66,7 @@ typedef struct tri_params {
     tri_slice *share; /* what of a store that is spread is here, in order; NULL: all */
     int share_count;
     int64_t share_elements; /* of all slices */
-    const tri_device_ops *device;
+    const tri_device *device;
     tri_tie *ties;
     int tie_count;
     bool ties_joined;    /* there are readers whose gradients have no place of their own */
@@ -116,13 +116,13 @@ static inline int64_t tri_params_grad_first(const tri_params *params, int number
 
 /* Lays out the store in the device's memory and fills it: initial values are a function of (seed, name, element) alone.
  * Graphs and optimizers over the store have theirs in the same device. The model may be destroyed afterwards. */
-tri_status tri_params_create(const tri_model *model, const tri_device_ops *device, uint64_t seed, tri_params **out);
+tri_status tri_params_create(const tri_model *model, const tri_device *device, uint64_t seed, tri_params **out);
 /* Only the parameters p of the model with wanted[p]; NULL: all. Ties come with the parameters that they are of. Those
  * of parts that other tensor ranks have are left out. */
-tri_status tri_params_create_some(const tri_model *model, const bool *wanted, const tri_device_ops *device,
-                                  uint64_t seed, tri_params **out);
+tri_status tri_params_create_some(const tri_model *model, const bool *wanted, const tri_device *device, uint64_t seed,
+                                  tri_params **out);
 /* The table alone: no values yet. */
-tri_status tri_params_lay(const tri_model *model, const bool *wanted, const tri_device_ops *device, tri_params **out);
+tri_status tri_params_lay(const tri_model *model, const bool *wanted, const tri_device *device, tri_params **out);
 /* Allocates and fills the values of a table: all of them (share NULL), or these slices, which are copied. */
 tri_status tri_params_fill(tri_params *params, const tri_model *model, uint64_t seed, const tri_slice *share,
                            int share_count);

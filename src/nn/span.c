@@ -134,9 +134,9 @@ void tri_graph_relay(tri_graph *graph, bool down)
             continue;
         size_t nbytes = crossing->nbytes * (size_t)graph->batch.shards;
         if (down)
-            graph->params->device->copy(in[crossing->relay], out[i], nbytes);
+            tri_device_copy(graph->params->device, in[crossing->relay], out[i], nbytes);
         else
-            graph->params->device->copy(out[i], in[crossing->relay], nbytes);
+            tri_device_copy(graph->params->device, out[i], in[crossing->relay], nbytes);
     }
 }
 

@@ -43,7 +43,7 @@ struct tri_token_graph {
 static tri_status params_make(tri_token_graph *graph, const tri_model *model)
 {
     const tri_node *nodes = model->nodes.items;
-    TRI_TRY(tri_params_lay(model, NULL, tri_device_find("cpu"), &graph->params));
+    TRI_TRY(tri_params_lay(model, NULL, tri_device_host(), &graph->params));
     const tri_params *params = graph->params;
     graph->weights = tri_alloc_zero((size_t)params->entry_count, sizeof(*graph->weights));
     if (!graph->weights)

@@ -115,16 +115,27 @@ static tri_status make_groups(tri_optim *optim)
     return TRI_OK;
 }
 
+static tri_status state_fill(const tri_optim *optim, float *state, float initial)
+{
+    tri_device_view view;
+    if (initial == 0) /* as allocated */
+        return TRI_OK;
+    TRI_TRY(tri_device_view_open(&view, optim->params->device, state, (size_t)optim->count * sizeof(float)));
+    for (int64_t e = 0; e < optim->count; e++)
+        ((float *)view.host)[e] = initial;
+    tri_device_view_write(&view);
+    tri_device_view_close(&view);
+    return TRI_OK;
+}
+
 static tri_status make_state(tri_optim *optim)
 {
     TRI_TRY(make_groups(optim));
     for (int i = 0; i < TRI_OPTIM_MAX_STATE && optim->ops->state[i]; i++) {
-        optim->state[i] = optim->params->device->alloc((size_t)(optim->count > 0 ? optim->count : 1) * sizeof(float));
+        optim->state[i] = tri_device_alloc(optim->params->device, (size_t)optim->count * sizeof(float));
         if (!optim->state[i])
             return TRI_ENOMEM;
-        float initial = optim_state_initial(optim->ops, &optim->config, i);
-        for (int64_t e = 0; initial != 0 && e < optim->count; e++)
-            optim->state[i][e] = initial;
+        TRI_TRY(state_fill(optim, optim->state[i], optim_state_initial(optim->ops, &optim->config, i)));
     }
     return order_tiles(optim);
 }
@@ -169,7 +180,7 @@ void tri_optim_destroy(tri_optim *optim)
     if (!optim)
         return;
     for (int i = 0; i < TRI_OPTIM_MAX_STATE; i++)
-        optim->params->device->free(optim->state[i]);
+        tri_device_free(optim->params->device, optim->state[i]);
     optim_groups_fini(&optim->groups);
     tri_free(optim->decay);
     tri_free(optim->order);
@@ -185,6 +196,7 @@ typedef struct step_arg {
     float buffer_scale;
     float *values; /* these begin at element `first` */
     const float *grads;
+    float *state[TRI_OPTIM_MAX_STATE];
     int64_t first, end;
     const optim_slice *slice;
 } step_arg;
@@ -212,8 +224,8 @@ static void entry_step(const step_arg *step, int e, int64_t first, int64_t count
         return;
     }
     float *state[TRI_OPTIM_MAX_STATE] = {NULL};
-    for (int i = 0; i < TRI_OPTIM_MAX_STATE && optim->state[i]; i++)
-        state[i] = optim->state[i] + step->slice->at + (first - step->slice->first);
+    for (int i = 0; i < TRI_OPTIM_MAX_STATE && step->state[i]; i++)
+        state[i] = step->state[i] + step->slice->at + (first - step->slice->first);
     optim->ops->step(&step->rates[optim->groups.of_entry[e]], optim->decay[e], values, grads, state, count);
 }
 
@@ -262,11 +274,13 @@ void tri_optim_step_at(tri_optim *optim, const tri_optim_figures *figures, float
     TRI_ASSERT(first >= slice->first && count > 0 && first + count <= slice->first + slice->count);
     step_arg arg = {.optim = optim,
                     .buffer_scale = figures->buffer_scale,
-                    .values = values,
-                    .grads = grads,
+                    .values = tri_device_mapped(optim->params->device, values),
+                    .grads = tri_device_mapped(optim->params->device, grads),
                     .first = first,
                     .end = first + count,
                     .slice = slice};
+    for (int i = 0; i < TRI_OPTIM_MAX_STATE && optim->state[i]; i++)
+        arg.state[i] = tri_device_mapped(optim->params->device, optim->state[i]);
     for (int g = 0; g < optim->groups.count; g++)
         arg.rates[g] = optim_rates_make(&optim->config, figures, optim->groups.rules[g].lr_scale);
     tri_tiles_run(optim->threads, slice->tile_count, step_tile, &arg);
@@ -280,6 +294,11 @@ const char *tri_optim_state_name(const tri_optim *optim, int index)
 float *tri_optim_state(tri_optim *optim, int index)
 {
     return index >= 0 && index < TRI_OPTIM_MAX_STATE ? optim->state[index] : NULL;
+}
+
+const tri_device *tri_optim_device(const tri_optim *optim)
+{
+    return optim->params->device;
 }
 
 int64_t tri_optim_count(const tri_optim *optim)

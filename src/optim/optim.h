@@ -105,6 +105,8 @@ void tri_optim_step_at(tri_optim *optim, const tri_optim_figures *figures, float
 /* State for checkpoints: name "momentum", "exp_avg", "exp_avg_sq", ...; NULL past the last. */
 const char *tri_optim_state_name(const tri_optim *optim, int index);
 float *tri_optim_state(tri_optim *optim, int index);
+/* In whose memory they lie. */
+const tri_device *tri_optim_device(const tri_optim *optim);
 /* Elements of each state array. */
 int64_t tri_optim_count(const tri_optim *optim);
 /* State arrays that an optimizer of this name and these options has; 0 where there is none such. */

@@ -64,7 +64,7 @@ static tri_status partial_make(tri_pipeline *p)
     if (!p->partial && p->levels > 0)
         return TRI_ENOMEM;
     for (int level = 0; level < p->levels; level++)
-        if (!(p->partial[level] = tri_alloc_bulk(nbytes)))
+        if (!(p->partial[level] = tri_device_alloc(p->params->device, nbytes)))
             return TRI_ENOMEM;
     return TRI_OK;
 }
@@ -120,19 +120,19 @@ static tri_status tables_make(tri_pipeline *p, const tri_pipeline_setup *setup)
 
 static tri_status ring_make(const tri_pipeline *p, int count, size_t nbytes, pipe_ring *ring)
 {
-    const tri_device_ops *device = p->params->device;
+    const tri_device *device = p->params->device;
     ring->items = tri_alloc_zero((size_t)count, sizeof(*ring->items));
     if (!ring->items)
         return TRI_ENOMEM;
     ring->count = count;
     for (int i = 0; i < count; i++) {
         ring->items[i].leaving = -1;
-        void *memory = nbytes > 0 ? device->alloc(nbytes) : NULL;
+        void *memory = nbytes > 0 ? tri_device_alloc(device, nbytes) : NULL;
         if (nbytes > 0 && !memory)
             return TRI_ENOMEM;
         tri_status status = nbytes > 0 ? tri_device_view_open(&ring->items[i].view, device, memory, nbytes) : TRI_OK;
         if (status != TRI_OK) {
-            device->free(memory);
+            tri_device_free(device, memory);
             return status;
         }
     }
@@ -144,7 +144,7 @@ static void ring_fini(const tri_pipeline *p, pipe_ring *ring)
     for (int i = 0; i < ring->count; i++) {
         void *memory = ring->items[i].view.memory;
         tri_device_view_close(&ring->items[i].view);
-        p->params->device->free(memory);
+        tri_device_free(p->params->device, memory);
     }
     tri_free(ring->items);
 }
@@ -303,7 +303,7 @@ void tri_pipeline_destroy(tri_pipeline *pipeline)
         tri_graph_destroy(chunk->graph);
     }
     for (int level = 0; pipeline->partial && level < pipeline->levels; level++)
-        tri_free(pipeline->partial[level]);
+        tri_device_free(pipeline->params->device, pipeline->partial[level]);
     table_fini(&pipeline->train);
     table_fini(&pipeline->evaluate);
     tri_free(pipeline->partial);

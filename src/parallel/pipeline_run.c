@@ -13,6 +13,7 @@
 #include "base/events.h"
 #include "base/runtime.h"
 #include "base/status.h"
+#include "kernel/array.h"
 #include "parallel/pipeline_impl.h"
 
 typedef struct pipe_run {
@@ -155,7 +156,8 @@ static void range_add(const pipe_run *run, const pipe_micro *micro, pipe_range r
     int depth = __builtin_popcount((unsigned)micro->leaf);
     for (int rest = micro->leaf; (rest & 1) != 0; rest >>= 1, depth--) {
         float *left = sum_at(run, micro, depth - 1) + range.first;
-        tri_vector_add(run->p->threads, left, left, sum_at(run, micro, depth) + range.first, range.count);
+        tri_array_add(run->p->params->device, run->p->threads, left, left, sum_at(run, micro, depth) + range.first,
+                      range.count);
     }
 }
 
@@ -380,7 +382,8 @@ tri_status tri_pipeline_train(tri_pipeline *pipeline, const tri_batch *batch, ui
     int64_t start_ns = tri_now_ns();
     TRI_TRY(run_begin(&run, &pipeline->train));
     for (int part = 0; !makes_loss(pipeline) && part <= pipeline->micros[pipeline->micro_count - 1].part; part++)
-        memset(grads[part] + tri_params_grad_count(pipeline->params), 0, TRI_PARAMS_TAIL * sizeof(float));
+        tri_device_fill(pipeline->params->device, grads[part] + tri_params_grad_count(pipeline->params), 0,
+                        TRI_PARAMS_TAIL * sizeof(float));
     TRI_TRY(actions_run(&run));
     TRI_TRY(messages_end(pipeline));
     tri_pipeline_times *times = &pipeline->times;

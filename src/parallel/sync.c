@@ -179,7 +179,8 @@ tri_status tri_sync_create(const tri_sync_setup *setup, tri_sync **out)
         ops = &tri_sync_compressed;
     if (ops->spread != TRI_SPREAD_NOTHING && tri_group_count(setup->zero) == 1)
         ops = &tri_sync_ddp; /* a rank alone has everything anyway */
-    TRI_TRY(ops->create(setup, out));
+    TRI_TRY(tri_device_shares_host(setup->params->device) ? ops->create(setup, out)
+                                                          : tri_sync_staged_create(ops, setup, out));
     if (setup->kept)
         tri_kept_fini(setup->kept); /* what nobody took */
     (*out)->next_step = -1;

@@ -206,7 +206,7 @@ struct tri_sync {
     float **grads;      /* [part_count] arrays of tri_params_grad_count() + TRI_PARAMS_TAIL elements: the backward pass
                            writes them, finish leaves the sum over all ranks in the first; NULL: hooks place them */
     bool whole;         /* finish leaves all sums in grads[0]; else each piece's */
-    float *tail;        /* of the first part; its sum over all ranks */
+    float *tail;        /* of the first part; its sum over all ranks. The host's, whatever has the gradients */
     int64_t step;       /* the trainer's, from 0 */
     int64_t next_step;  /* after publish, where the next one is not step + 1; -1: it is */
     int64_t part;       /* where parts of the batch are dealt: the one to compute in that step */
@@ -216,6 +216,8 @@ struct tri_sync {
     float called;       /* of ranks apart: what this rank put into TRI_TAIL_CALL of the sum that the tail has now */
     int64_t exposed_ns; /* of the last step: time spent waiting in finish and publish */
     int64_t waited_ns;  /* since the sync was made: time spent waiting in hooks */
+    float *own;         /* of ranks apart, between meet and part: this rank's own weights; the host's */
+    tri_sync *inner;    /* of sync_staged.c: the strategy, over arrays of the host; NULL: it is the strategy itself */
     const tri_sync_piece *pieces; /* what this rank moves; NULL: the slice that finish gives */
     int piece_count;
 };

@@ -24,8 +24,7 @@ typedef struct sync_local {
     const tri_params *params;
     int part_count, threads;
     int64_t every;
-    tri_device_view weights; /* as the host sees them */
-    tri_outer *outer;        /* NULL: the weights are averaged */
+    tri_outer *outer; /* NULL: the weights are averaged */
     /* To stop, and what stands in TRI_TAIL_CALL: of this rank; of all at the last exchange; of this one there. */
     float wishes[TRI_OUTER_WISHES], agreed[TRI_OUTER_WISHES], called;
 } sync_local;
@@ -37,7 +36,6 @@ static void local_destroy(tri_sync *sync)
     for (int p = 0; local->base.grads && p < local->part_count; p++)
         tri_free(local->base.grads[p]);
     tri_free(local->base.grads);
-    tri_device_view_close(&local->weights);
     tri_free(local);
 }
 
@@ -53,9 +51,8 @@ static tri_status allocate(sync_local *local, const tri_sync_setup *setup)
             return TRI_ENOMEM;
     local->base.whole = true;
     local->base.tail = local->base.grads[0] + tri_params_grad_count(params);
-    TRI_TRY(
-        tri_device_view_open(&local->weights, params->device, params->values, (size_t)params->count * sizeof(float)));
-    return local->base.ops == &tri_sync_diloco ? tri_outer_create(setup, local->weights.host, &local->outer) : TRI_OK;
+    local->base.own = local->base.grads[0];
+    return local->base.ops == &tri_sync_diloco ? tri_outer_create(setup, params->values, &local->outer) : TRI_OK;
 }
 
 static tri_status create(const tri_sync_setup *setup, const tri_sync_ops *ops, tri_sync **out)
@@ -91,10 +88,8 @@ static tri_status diloco_create(const tri_sync_setup *setup, tri_sync **out)
 static tri_status local_begin(tri_sync *sync)
 {
     sync_local *local = tri_container_of(sync, sync_local, base);
-    if (!sync->begun && local->outer) {
-        tri_device_view_read(&local->weights);
+    if (!sync->begun && local->outer)
         tri_outer_begin(local->outer);
-    }
     sync->begun = true;
     return TRI_OK;
 }
@@ -129,7 +124,7 @@ static tri_status local_finish(tri_sync *sync, tri_sync_slice *slice)
 static tri_status average(sync_local *local, float *values)
 {
     const tri_params *params = local->params;
-    const float *own = local->weights.host;
+    const float *own = params->values;
     tri_group_name_next(local->group, "mean of the weights");
     TRI_TRY(tri_all_reduce(local->group, values, values, params->count + TRI_PARAMS_TAIL, TRI_F32, TRI_REDUCE_AVERAGE,
                            NULL));
@@ -142,7 +137,7 @@ static tri_status average(sync_local *local, float *values)
 /* The gradients have done their work: their array is large enough for the store and a tail. */
 static tri_status average_weights(sync_local *local)
 {
-    float *values = local->weights.host, *sums = local->base.grads[0];
+    float *values = local->params->values, *sums = local->base.grads[0];
     int64_t count = local->params->count;
     memcpy(sums, values, (size_t)count * sizeof(float));
     memset(sums + count, 0, TRI_PARAMS_TAIL * sizeof(float));
@@ -161,15 +156,12 @@ static tri_status local_publish(tri_sync *sync)
     int64_t start_ns = tri_now_ns(), steps = sync->step + 1;
     tri_status status = TRI_OK;
     bool met = false;
-    tri_device_view_read(&local->weights);
     if (local->outer)
         status = tri_outer_step(local->outer, steps, local->wishes, local->agreed, &met);
     else if (steps % local->every == 0)
         status = average_weights(local);
     if (met)
         local->called = local->wishes[1];
-    if (status == TRI_OK)
-        tri_device_view_write(&local->weights);
     local->base.exposed_ns = tri_now_ns() - start_ns;
     return status;
 }
@@ -186,24 +178,21 @@ static void swap(float *a, float *b, int64_t count)
 static tri_status local_meet(tri_sync *sync)
 {
     sync_local *local = tri_container_of(sync, sync_local, base);
-    float *values = local->weights.host, *own = local->base.grads[0];
+    float *values = local->params->values, *own = local->base.grads[0];
     int64_t count = local->params->count;
     if (local->outer)
         TRI_TRY(tri_outer_settle(local->outer));
-    tri_device_view_read(&local->weights);
     memcpy(own, values, (size_t)count * sizeof(float));
     memset(own + count, 0, TRI_PARAMS_TAIL * sizeof(float));
     TRI_TRY(average(local, own));
     swap(own, values, count);
-    tri_device_view_write(&local->weights);
     return TRI_OK;
 }
 
 static void local_part(tri_sync *sync)
 {
     sync_local *local = tri_container_of(sync, sync_local, base);
-    memcpy(local->weights.host, local->base.grads[0], (size_t)local->params->count * sizeof(float));
-    tri_device_view_write(&local->weights);
+    memcpy(local->params->values, local->base.grads[0], (size_t)local->params->count * sizeof(float));
 }
 
 static const char *local_state_name(const tri_sync *sync, int index)

@@ -41,7 +41,7 @@ typedef struct sync_ps {
 
 static sync_ps *ps_of(tri_sync *sync)
 {
-    return tri_container_of(sync, sync_ps, base);
+    return tri_container_of(sync->inner ? sync->inner : sync, sync_ps, base);
 }
 
 static void ps_destroy(tri_sync *sync)
@@ -345,18 +345,33 @@ static void ps_hooks(tri_sync *sync, tri_graph_hooks *hooks)
 
 int64_t tri_sync_ps_step(const tri_sync *sync)
 {
-    return tri_container_of(sync, const sync_ps, base)->given_step;
+    return tri_container_of(sync->inner ? sync->inner : sync, const sync_ps, base)->given_step;
+}
+
+static tri_status state_view_open(tri_optim *optim, int index, tri_device_view *view)
+{
+    return tri_device_view_open(view, tri_optim_device(optim), tri_optim_state(optim, index),
+                                (size_t)tri_optim_count(optim) * sizeof(float));
 }
 
 tri_status tri_sync_ps_give(tri_sync *sync, int64_t step, tri_optim *optim)
 {
     sync_ps *ps = ps_of(sync);
+    tri_device_view views[TRI_OPTIM_MAX_STATE] = {{0}};
     const float *state[TRI_OPTIM_MAX_STATE];
+    tri_status status = TRI_OK;
     int count = 0;
-    for (; count < TRI_OPTIM_MAX_STATE && tri_optim_state_name(optim, count); count++)
-        state[count] = tri_optim_state(optim, count);
+    for (; status == TRI_OK && count < TRI_OPTIM_MAX_STATE && tri_optim_state_name(optim, count); count++) {
+        status = state_view_open(optim, count, &views[count]);
+        state[count] = views[count].host;
+    }
+    tri_sync_staged_read(sync);
     ps->clock = step;
-    return tri_ps_dense_give(ps->dense, step, state, count);
+    if (status == TRI_OK)
+        status = tri_ps_dense_give(ps->dense, step, state, count);
+    for (int i = 0; i < count; i++)
+        tri_device_view_close(&views[i]);
+    return status;
 }
 
 tri_status tri_sync_ps_refill(tri_sync *sync, int server, int64_t clock, int64_t known, const float *values,
@@ -371,7 +386,9 @@ tri_status tri_sync_ps_take(tri_sync *sync, int64_t step)
     ps->clock = step;
     ps->coming = true;
     tri_ps_dense_pull(ps->dense, step, false);
-    return ps_settle(sync);
+    TRI_TRY(ps_settle(sync));
+    tri_sync_staged_write(sync);
+    return TRI_OK;
 }
 
 tri_status tri_sync_ps_deal(tri_sync *sync, int64_t *step)
@@ -392,19 +409,30 @@ tri_status tri_sync_ps_meet(tri_sync *sync)
         return TRI_OK;
     ps->coming = true;
     tri_ps_dense_pull_exact(ps->dense, ps->clock);
-    return ps_settle(sync);
+    TRI_TRY(ps_settle(sync));
+    tri_sync_staged_write(sync);
+    return TRI_OK;
 }
 
 void tri_sync_ps_part(tri_sync *sync)
 {
     tri_ps_dense_round(ps_of(sync)->dense);
+    tri_sync_staged_write(sync);
 }
 
 tri_status tri_sync_ps_state(tri_sync *sync, tri_optim *optim)
 {
-    for (int i = 0; i < TRI_OPTIM_MAX_STATE && tri_optim_state_name(optim, i); i++)
-        TRI_TRY(tri_ps_dense_state(ps_of(sync)->dense, i, tri_optim_state(optim, i)));
-    return TRI_OK;
+    tri_status status = TRI_OK;
+    for (int i = 0; status == TRI_OK && i < TRI_OPTIM_MAX_STATE && tri_optim_state_name(optim, i); i++) {
+        tri_device_view view;
+        status = state_view_open(optim, i, &view);
+        if (status == TRI_OK)
+            status = tri_ps_dense_state(ps_of(sync)->dense, i, view.host);
+        if (status == TRI_OK)
+            tri_device_view_write(&view);
+        tri_device_view_close(&view);
+    }
+    return status;
 }
 
 const tri_sync_ops tri_sync_ps = {

@@ -23,10 +23,9 @@ typedef struct sync_zero {
     tri_units units;
     tri_grads grads;
     tri_sync_piece *pieces;
-    tri_fetch fetch;         /* zero3 */
-    tri_device_view weights; /* below: as the host sees them */
-    tri_work **works;        /* [units.store_count] gathers under way */
-    int64_t waited_ns;       /* for these */
+    tri_fetch fetch;   /* zero3 */
+    tri_work **works;  /* [units.store_count] gathers under way */
+    int64_t waited_ns; /* for these */
 } sync_zero;
 
 static bool is_spread(const sync_zero *zero)
@@ -42,7 +41,6 @@ static void zero_destroy(tri_sync *sync)
             (void)tri_work_wait(zero->works[u]);
     tri_grads_fini(&zero->grads);
     tri_fetch_fini(&zero->fetch);
-    tri_device_view_close(&zero->weights);
     tri_units_fini(&zero->units);
     tri_free(zero->works);
     tri_free(zero->pieces);
@@ -78,17 +76,12 @@ static tri_status zero_plan(sync_zero *zero, const tri_sync_setup *setup)
     zero->base.tail = zero->grads.tails[0];
     if (is_spread(zero))
         TRI_TRY(tri_fetch_init(&zero->fetch, setup->zero, params, &zero->units, zero->overlap));
-    else
-        TRI_TRY(tri_device_view_open(&zero->weights, params->device, params->values,
-                                     (size_t)params->count * sizeof(float)));
     zero->works = tri_alloc_zero((size_t)zero->units.store_count + 1, sizeof(tri_work *));
     return zero->works ? pieces_make(zero) : TRI_ENOMEM;
 }
 
 static tri_status zero_create(const tri_sync_ops *ops, const tri_sync_setup *setup, tri_sync **out)
 {
-    if (ops->spread == TRI_SPREAD_WEIGHTS && !setup->params->device->shares_host)
-        return tri_fail(TRI_EUNSUPPORTED, "parallel.sync: %s wants weights in the host's memory", ops->name);
     sync_zero *zero = tri_alloc_zero(1, sizeof(*zero));
     if (!zero)
         return TRI_ENOMEM;
@@ -96,7 +89,7 @@ static tri_status zero_create(const tri_sync_ops *ops, const tri_sync_setup *set
     zero->group = setup->zero;
     zero->params = setup->params;
     zero->rank = tri_group_rank(setup->zero);
-    zero->overlap = setup->config->overlap && setup->params->device->shares_host;
+    zero->overlap = setup->config->overlap;
     tri_status status = zero_plan(zero, setup);
     if (status != TRI_OK) {
         zero_destroy(&zero->base);
@@ -150,7 +143,7 @@ static float *zero_sum(tri_sync *sync, int number, int64_t *count)
 static tri_status unit_gather(sync_zero *zero, int u)
 {
     const tri_unit *unit = &zero->units.items[u];
-    float *values = (float *)zero->weights.host + unit->first;
+    float *values = zero->params->values + unit->first;
     tri_blocks blocks = {unit->counts, unit->firsts};
     tri_group_name_next(zero->group, unit->name);
     tri_status status =
@@ -183,14 +176,11 @@ static tri_status zero_publish(tri_sync *sync)
 {
     sync_zero *zero = tri_container_of(sync, sync_zero, base);
     int64_t start_ns = tri_now_ns();
-    tri_device_view_read(&zero->weights);
     for (int u = 0; u < zero->units.store_count; u++)
         if (!zero->units.items[u].frozen)
             TRI_TRY(unit_gather(zero, u));
-    if (!zero->overlap) {
+    if (!zero->overlap)
         TRI_TRY(zero_settle(sync));
-        tri_device_view_write(&zero->weights);
-    }
     zero->base.exposed_ns += tri_now_ns() - start_ns;
     return TRI_OK;
 }

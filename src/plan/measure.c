@@ -114,7 +114,7 @@ tri_status tri_plan_optim_measure(const tri_optim_config *config, int threads, d
     snprintf(plain.groups, sizeof(plain.groups), "[]"); /* names are those of another model */
     tri_status status = one_layer(&model);
     if (status == TRI_OK)
-        status = tri_params_create(model, tri_device_find("cpu"), 1, &params);
+        status = tri_params_create(model, tri_device_host(), 1, &params);
     if (status == TRI_OK)
         status = tri_optim_create(&plain, params, threads, &optim);
     if (status == TRI_OK) {

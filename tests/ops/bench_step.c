@@ -148,7 +148,7 @@ int main(int argc, char **argv)
     tri_model *model = model_open();
     tri_params *params;
     tri_graph *graph;
-    must(tri_params_create(model, tri_device_find("cpu"), 1, &params), "the weights");
+    must(tri_params_create(model, tri_device_host(), 1, &params), "the weights");
     const tri_graph_config config = {.kind = "cpu",
                                      .rows = ROWS,
                                      .shards = SHARDS,

@@ -58,7 +58,7 @@ static void bench_open(bench *b, const char *text, tri_dtype precision, int rows
     OK(tri_model_build_split(root, b->mode != MODE_DATA ? split : (tri_model_split){0}, tri_shape_make(1, &length),
                              WORDS, &b->model));
     tri_arena_fini(&arena);
-    OK(tri_params_create(b->model, tri_device_find("cpu"), 1, &b->params));
+    OK(tri_params_create(b->model, tri_device_host(), 1, &b->params));
     OK(tri_graph_compile(
         b->model, b->params,
         &(tri_graph_config){

@@ -88,7 +88,7 @@ static tri_status run_open(tensor_run *r, const tensor_case *c, int ranks, int r
                                        tri_shape_make(1, &length), is_mlp(c) ? 5 : WORDS, &r->model);
     tri_arena_fini(&arena);
     TRI_TRY(status);
-    TRI_TRY(tri_params_create(r->model, tri_device_find("cpu"), 3, &r->params));
+    TRI_TRY(tri_params_create(r->model, tri_device_host(), 3, &r->params));
     tri_graph_config config = {.kind = "cpu",
                                .rows = ROWS,
                                .shards = SHARDS,

@@ -304,7 +304,7 @@ static tri_status numbers_read(ps_spec *spec, const tri_yaml *root)
 tri_status tri_ps_spec_parse(const char *text, size_t nbytes, ps_spec *spec)
 {
     tri_yaml *root;
-    *spec = (ps_spec){.params.device = tri_device_find("cpu")};
+    *spec = (ps_spec){.params.device = tri_device_host()};
     spec->arena = tri_alloc_zero(1, sizeof(*spec->arena));
     if (!spec->arena)
         return TRI_ENOMEM;

@@ -93,8 +93,8 @@ tri_status tri_job_arrays_open(tri_job *job, bool with_state, tri_job_arrays *ar
 {
     const tri_params *params = job->params;
     *arrays = (tri_job_arrays){.job = job, .pieces = {arrays, piece_read, piece_write}};
-    TRI_TRY(
-        tri_device_view_open(&arrays->views[0], params->device, params->values, (size_t)params->count * sizeof(float)));
+    TRI_TRY(tri_device_view_open(&arrays->views[0], params->device, params->values,
+                                 (size_t)tri_params_held(params) * sizeof(float)));
     arrays->count = 1;
     for (int s = 0; with_state && job->optim && tri_optim_state_name(job->optim, s); s++, arrays->count++)
         TRI_TRY(tri_device_view_open(&arrays->views[1 + s], params->device, tri_optim_state(job->optim, s),

@@ -59,7 +59,7 @@ static float *own_place(const tri_local_state *apart, int64_t at)
 {
     const tri_job *job = apart->job;
     int64_t array = at / job->params->count % apart->own_count, element = at % job->params->count;
-    return (array == 0 ? job->sync->grads[0] : (float *)apart->arrays[array - 1].host) + element;
+    return (array == 0 ? job->sync->own : (float *)apart->arrays[array - 1].host) + element;
 }
 
 static tri_status piece_move(const tri_job *job, float *values, int64_t count, int peer, bool sends)

@@ -240,6 +240,7 @@ tri_status tri_job_configure(tri_job *job, const tri_job_setup *setup)
             setup->resume);
     TRI_TRY(tri_features_configure(job));
     TRI_TRY(tri_config_check(&job->config, job->world));
+    TRI_TRY_IN(tri_device_open(job->config.train.device, &job->device), "train.device");
     TRI_TRY(tri_job_isa_settle(job, setup->resume));
     TRI_TRY(tri_checkpoint_levels_settle(&job->config.checkpoint));
     TRI_TRY(tri_job_servers_find(job, setup->servers));

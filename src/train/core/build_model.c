@@ -141,9 +141,8 @@ static bool runs_alone(const tri_job *job)
 /* The table of what of the model's tensors is in this rank's store. */
 static tri_status store_lay(tri_job *job, const tri_model *model)
 {
-    const tri_device_ops *device = tri_device_find("cpu");
     TRI_TRY(job->mesh.pipeline > 1 ? tri_job_stage_store(job, model)
-                                   : tri_params_lay(model, NULL, device, &job->params));
+                                   : tri_params_lay(model, NULL, job->device, &job->params));
     for (int e = 0; e < job->params->entry_count; e++)
         job->params->entries[e].frozen = job->frozen[job->params->entries[e].number];
     if (runs_alone(job))

@@ -81,10 +81,11 @@ static bool no_row_decides(const char *field)
 
 bool tri_config_is_local(const char *key)
 {
-    static const char *const keys[] = {
-        "train.threads", "train.isa",  "train.shards_at_once", "data.path",        "data.prefetch", "data.cache_mib",
-        "data.threads",  "data.index", "comm.interface",       "comm.host",        "comm.report_s", "comm.flight",
-        "comm.faults",   "comm.chaos", "comm.ports",           "comm.mpi_library", "monitor.log",   "monitor.notes"};
+    static const char *const keys[] = {"train.threads",    "train.isa",      "train.device",   "train.shards_at_once",
+                                       "data.path",        "data.prefetch",  "data.cache_mib", "data.threads",
+                                       "data.index",       "comm.interface", "comm.host",      "comm.report_s",
+                                       "comm.flight",      "comm.faults",    "comm.chaos",     "comm.ports",
+                                       "comm.mpi_library", "monitor.log",    "monitor.notes"};
     return is_one_of(key, keys, TRI_COUNT_OF(keys));
 }
 

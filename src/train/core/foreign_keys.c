@@ -16,11 +16,11 @@
 #define STOPS_NOT_EARLY "there is no early stop: checkpoint.keep_best keeps the weights of the least test loss"
 #define LOSS_FOLLOWS    "the loss follows from the data: cross entropy for classes, squared error for real targets"
 #define ACCUMULATES     "train.batch is the whole batch of a step, train.shards_at_once bounds what is in memory at once"
-#define COMPUTES_ON_CPU "models are trained on processors, there is no device to choose"
 #define IS_OUT          "the run folder is --out FOLDER"
 #define IS_PRECISION    "train.precision is f32, bf16 or f16"
 #define IS_ZERO         "parallel.sync is allreduce, zero1, zero2 or zero3"
 #define IS_COUNT        "the number of workers is -n N"
+#define IS_DEVICE       "the device of each rank is train.device"
 #define IS_RESUME       "a run is resumed by --resume RUN"
 
 const tri_foreign_key tri_foreign_keys[] = {
@@ -76,10 +76,10 @@ const tri_foreign_key tri_foreign_keys[] = {
     {"torch_dtype", NULL, IS_PRECISION},
     {"num_workers", NULL, "threads of each worker prepare batches (data.prefetch, data.threads); " IS_COUNT},
     {"dataloader_num_workers", NULL, "threads of each worker prepare batches (data.prefetch, data.threads)"},
-    {"device", NULL, COMPUTES_ON_CPU},
-    {"cuda", NULL, COMPUTES_ON_CPU},
-    {"gpus", NULL, COMPUTES_ON_CPU},
-    {"accelerator", NULL, COMPUTES_ON_CPU},
+    {"device", "train.device", NULL},
+    {"cuda", NULL, IS_DEVICE},
+    {"gpus", NULL, IS_DEVICE},
+    {"accelerator", NULL, IS_DEVICE},
     {"early_stopping", NULL, STOPS_NOT_EARLY},
     {"early_stopping_patience", NULL, STOPS_NOT_EARLY},
     {"patience", NULL, STOPS_NOT_EARLY},

@@ -80,7 +80,7 @@ static void scratch_free(tri_job *job)
 {
     tri_accumulation *waves = &job->accumulation;
     for (int level = 0; waves->scratch && level < waves->levels; level++)
-        job->params->device->free(waves->scratch[level]);
+        tri_device_free(job->params->device, waves->scratch[level]);
     tri_free(waves->scratch);
     waves->scratch = NULL;
 }
@@ -96,7 +96,7 @@ tri_status tri_accumulation_open(tri_job *job)
         return TRI_OK;
     waves->scratch = tri_alloc_zero((size_t)waves->levels + 1, sizeof(float *));
     for (int level = 0; waves->scratch && level < waves->levels; level++) {
-        waves->scratch[level] = job->params->device->alloc(level_nbytes(job));
+        waves->scratch[level] = tri_device_alloc(job->params->device, level_nbytes(job));
         if (!waves->scratch[level])
             return TRI_ENOMEM;
     }

@@ -12,6 +12,25 @@ void tri_job_gradient_hook(tri_job *job, tri_gradient_hook hook, void *arg)
     job->ahead = job->ahead && !hook; /* all gradients of a step before any weight of it moves */
 }
 
+/* The program may change the values; sums: the device's, of these elements of the entry. */
+static tri_status entry_show(const tri_job *job, const tri_param *entry, tri_slice here, float *sums)
+{
+    tri_device_view view;
+    TRI_TRY(tri_device_view_open(&view, job->device, sums, (size_t)here.count * sizeof(float)));
+    tri_gradient gradient = {.name = entry->name,
+                             .step = job->step,
+                             .first = here.first - entry->first,
+                             .count = here.count,
+                             .values = view.host,
+                             .scale = job->update.grad_scale};
+    tri_status status = job->hook(job->hook_arg, &gradient);
+    if (status == TRI_OK)
+        tri_device_view_write(&view);
+    tri_device_view_close(&view);
+    TRI_TRY_IN(status, "the hook for the gradient of %s", entry->name);
+    return TRI_OK;
+}
+
 /* The entries that a slice of the store meets; sums begins with the slice. */
 static tri_status slice_show(const tri_job *job, tri_slice slice, float *sums)
 {
@@ -21,13 +40,7 @@ static tri_status slice_show(const tri_job *job, tri_slice slice, float *sums)
         tri_slice here = tri_param_within(entry, slice);
         if (here.count == 0 || entry->buffer || entry->frozen)
             continue;
-        tri_gradient gradient = {.name = entry->name,
-                                 .step = job->step,
-                                 .first = here.first - entry->first,
-                                 .count = here.count,
-                                 .values = sums + (here.first - slice.first),
-                                 .scale = job->update.grad_scale};
-        TRI_TRY_IN(job->hook(job->hook_arg, &gradient), "the hook for the gradient of %s", entry->name);
+        TRI_TRY(entry_show(job, entry, here, sums + (here.first - slice.first)));
     }
     return TRI_OK;
 }

@@ -156,7 +156,7 @@ typedef struct tri_uncommitted_step {
     tri_optim_figures update;
     tri_sync_piece *pieces; /* of the own role, then of the mirror */
     int own_count, count;
-    float *own_sums, *sums; /* theirs */
+    float *own_sums, *sums; /* theirs, in memory of the device */
 } tri_uncommitted_step;
 
 /* Of elastic runs whose state is sharded (mirrors.c, reform_assignment.c; docs/design/recovery.md). */
@@ -175,10 +175,12 @@ typedef struct tri_job_assignment {
     tri_uncommitted_step uncommitted;
     int mirrored; /* rank whose role the mirror is; -1: there is no mirror */
     tri_step_phase phase;
-    tri_scalar_state under_way;      /* what a step that failed had found out */
-    tri_sync_piece *pieces;          /* of the mirror */
-    int piece_count;                 /* of them */
-    float *sums;                     /* theirs */
+    tri_scalar_state under_way; /* what a step that failed had found out */
+    tri_sync_piece *pieces;     /* of the mirror */
+    int piece_count;            /* of them */
+    float *sums;                /* theirs, in memory of the device */
+    tri_device_view *views;     /* of what the batch sends, the own pieces' sums, and last of `sums` */
+    int view_count;
     tri_batch *batch;                /* the sums of this role go to its mirror, those of the other one come; or NULL */
     int64_t every;                   /* steps from one comparison of parts with their mirrors to the next; 0: none */
     int in_a_row;                    /* repairs of them, of this step */
@@ -204,6 +206,7 @@ struct tri_job {
     tri_class_names names;  /* and what its classes are called; in: */
     tri_arena names_arena;
     struct tri_table *table; /* held: what the columns of its data mean; NULL: they are no table */
+    tri_device *device;      /* in whose memory weights, state, gradients and activations lie */
     bool forward_only;       /* eval, predict: the graph has no backward pass */
 
     tri_shape unordered;       /* image that the model flattens in no stated order; ndim 0: there is none */

@@ -218,5 +218,6 @@ void tri_job_close(tri_job *job)
     tri_table_release(job->table);
     tri_config_fini(&job->config);
     tri_comm_leave(job->own_comm);
+    tri_device_close(job->device);
     tri_free(job);
 }

@@ -96,6 +96,8 @@ static tri_status stage_describe(const tri_config *config, int ranks, int stage,
     job->world = ranks;
     tri_status status = tri_features_create(job);
     if (status == TRI_OK)
+        status = tri_device_open(config->train.device, &job->device);
+    if (status == TRI_OK)
         status = tri_mesh_shape(&config->parallel, ranks, &job->mesh);
     if (status == TRI_OK) {
         job->rank = tri_mesh_rank(&job->mesh, largest_rank(config, job->mesh.data), 0, stage);

@@ -86,7 +86,7 @@ tri_status tri_job_stage_store(tri_job *job, const tri_model *model)
     if (!wanted)
         return TRI_ENOMEM;
     tri_stages_wanted(model, &job->stages, job->mesh.pipeline, job->mesh.stage, wanted);
-    tri_status status = tri_params_lay(model, wanted, tri_device_find("cpu"), &job->params);
+    tri_status status = tri_params_lay(model, wanted, job->device, &job->params);
     tri_free(wanted);
     if (status == TRI_OK)
         tri_stages_mark(model, &job->stages, job->mesh.pipeline, job->mesh.stage, job->params);

@@ -9,6 +9,7 @@
 
 #include "base/events.h"
 #include "base/log.h"
+#include "kernel/array.h"
 #include "kernel/tile_threads.h"
 #include "train/core/features.h"
 #include "train/core/servers.h"
@@ -123,7 +124,7 @@ static tri_status run_subtree(tri_job *job, const tri_loader_batch *loaded, int6
     TRI_TRY(run_subtree(job, loaded, first, count / 2, level + 1, grad));
     TRI_TRY(run_subtree(job, loaded, first + count / 2, count / 2, level + 1, right));
     int64_t mark_ns = tri_now_ns();
-    tri_vector_add(job->threads, grad, grad, right, tri_params_grad_count(job->params) + TRI_PARAMS_TAIL);
+    tri_array_add(job->device, job->threads, grad, grad, right, tri_params_grad_count(job->params) + TRI_PARAMS_TAIL);
     job->record.backward += lap(&mark_ns);
     return TRI_OK;
 }

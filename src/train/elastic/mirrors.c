@@ -57,7 +57,7 @@ static tri_status mirror_pieces(tri_job *job, const int64_t *pairs, int count)
     assignment->pieces = tri_alloc_zero((size_t)count + 1, sizeof(tri_sync_piece));
     for (int i = 0; i < count; i++)
         total += pairs[2 * i + 1];
-    assignment->sums = tri_alloc_bulk((size_t)(total + 1) * sizeof(float));
+    assignment->sums = tri_device_alloc(job->device, (size_t)(total + 1) * sizeof(float));
     if (!assignment->pieces || !assignment->sums)
         return TRI_ENOMEM;
     for (int i = 0; i < count; i++) {
@@ -74,19 +74,38 @@ static tri_status mirror_pieces(tri_job *job, const int64_t *pairs, int count)
     return TRI_OK;
 }
 
+/* What travels, as the host sees it. */
+static tri_status views_open(tri_job *job, const tri_sync_piece *own, int count)
+{
+    tri_job_assignment *assignment = &job->assignment;
+    int64_t total = 0;
+    for (int i = 0; i < assignment->piece_count; i++)
+        total += assignment->pieces[i].slice.count;
+    assignment->views = tri_alloc_zero((size_t)count + 1, sizeof(*assignment->views));
+    if (!assignment->views)
+        return TRI_ENOMEM;
+    assignment->view_count = count + 1;
+    for (int i = 0; i < count; i++)
+        TRI_TRY(tri_device_view_open(&assignment->views[i], job->device, own[i].sums,
+                                     (size_t)own[i].slice.count * sizeof(float)));
+    return tri_device_view_open(&assignment->views[count], job->device, assignment->sums,
+                                (size_t)total * sizeof(float));
+}
+
 /* Calls of one batch travel at the same time. */
 static tri_status batch_make(tri_job *job, const tri_sync_piece *own, int count, int holder)
 {
     tri_job_assignment *assignment = &job->assignment;
+    TRI_TRY(views_open(job, own, count));
+    float *sums = assignment->views[count].host;
     tri_status status = tri_batch_begin(job->group);
     tri_group_name_next(job->group, "mirrors");
     for (int i = 0; status == TRI_OK && i < count; i++) {
-        status = tri_send(job->group, own[i].sums, own[i].slice.count, TRI_F32, holder, NULL);
+        status = tri_send(job->group, assignment->views[i].host, own[i].slice.count, TRI_F32, holder, NULL);
         assignment->nbytes += own[i].slice.count * (int64_t)sizeof(float);
     }
-    for (int i = 0; status == TRI_OK && i < assignment->piece_count; i++)
-        status = tri_receive(job->group, assignment->pieces[i].sums, assignment->pieces[i].slice.count, TRI_F32,
-                             assignment->mirrored, NULL);
+    for (int i = 0; status == TRI_OK && i < assignment->piece_count; sums += assignment->pieces[i++].slice.count)
+        status = tri_receive(job->group, sums, assignment->pieces[i].slice.count, TRI_F32, assignment->mirrored, NULL);
     tri_group_name_next(job->group, "");
     tri_status ended = tri_batch_end(job->group, &assignment->batch);
     return status == TRI_OK ? ended : status;
@@ -130,9 +149,15 @@ void tri_job_mirror_close(tri_job *job)
 {
     tri_job_assignment *assignment = &job->assignment;
     tri_batch_destroy(assignment->batch);
+    for (int i = 0; i < assignment->view_count; i++)
+        tri_device_view_close(&assignment->views[i]);
+    tri_free(assignment->views);
     tri_free(assignment->pieces);
-    tri_free(assignment->sums);
+    if (assignment->sums)
+        tri_device_free(job->device, assignment->sums);
     assignment->batch = NULL;
+    assignment->views = NULL;
+    assignment->view_count = 0;
     assignment->pieces = NULL;
     assignment->sums = NULL;
     assignment->piece_count = 0;
@@ -146,8 +171,12 @@ tri_status tri_job_commit(tri_job *job, bool *same)
     const bool due = tri_job_mirrors_due(job, job->step);
     if (!assignment->on || job->world == 1)
         return TRI_OK;
-    if (assignment->batch && (!job->record.skipped || due)) /* a rank whose bits have flipped may judge alone */
+    if (assignment->batch && (!job->record.skipped || due)) { /* a rank whose bits have flipped may judge alone */
+        for (int i = 0; i + 1 < assignment->view_count; i++)
+            tri_device_view_read(&assignment->views[i]);
         TRI_TRY_IN(tri_batch_run(assignment->batch, NULL), "while mirrors get the sums");
+        tri_device_view_write(&assignment->views[assignment->view_count - 1]);
+    }
     assignment->phase = TRI_STEP_READY;
     if (due) {
         TRI_TRY(tri_job_mirrors_compare(job, "commit", same));

@@ -18,7 +18,7 @@
 bool tri_job_state_is_large(const tri_job *job)
 {
     enum { LARGE = 1 << 20 }; /* weights: their pages are a millisecond */
-    return !job->assignment.on && job->params->device->shares_host && job->params->count >= LARGE;
+    return !job->assignment.on && tri_device_shares_host(job->device) && job->params->count >= LARGE;
 }
 
 tri_status tri_job_state_prepare(tri_job *job, int world, bool one_host)

@@ -72,7 +72,7 @@ void tri_state_shard_digests_close(tri_state_shard *shard)
 
 tri_status tri_state_shard_views_open(const tri_state_shard *shard, tri_state_shard_views *views)
 {
-    const tri_device_ops *device = shard->params->device;
+    const tri_device *device = shard->params->device;
     int arrays = arrays_of(shard);
     *views = (tri_state_shard_views){0};
     for (int a = 0; a < arrays; a++) {

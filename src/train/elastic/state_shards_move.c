@@ -39,6 +39,7 @@ typedef struct move {
     int rank, ranks;
     const tri_tensors *tensors;
     const tri_state_shard *from[2], *to[2];
+    tri_state_shard_views views_from[2], views_to[2];
     tri_vector sources, wants; /* of end, of all ranks, in order of tensors; wants of one kind of arrays */
     int *first_of;             /* [tensors + 1] among the sources */
     tri_vector ways;           /* of way, from or to this rank */
@@ -330,21 +331,17 @@ static tri_status window_move(move *m, tri_slice window)
 
 /* --- arrays --- */
 
-static float *array_of(const tri_state_shard *shard, int array)
-{
-    if (!shard)
-        return NULL;
-    return array == 0 ? shard->params->values : tri_optim_state(shard->optim, array - 1);
-}
-
 static tri_status array_move(move *m, int array)
 {
     for (int i = 0; i < 2; i++) {
-        m->array_from[i] = array_of(m->from[i], array);
-        m->array_to[i] = array_of(m->to[i], array);
+        m->array_from[i] = m->views_from[i].arrays[array].host;
+        m->array_to[i] = m->views_to[i].arrays[array].host;
     }
     for (int64_t low = 0; low < m->tensors->total; low += m->window)
         TRI_TRY(window_move(m, (tri_slice){low, m->window}));
+    for (int i = 0; i < 2; i++)
+        if (array < m->views_to[i].count)
+            tri_device_view_write(&m->views_to[i].arrays[array]);
     return TRI_OK;
 }
 
@@ -381,11 +378,21 @@ static tri_status move_open(move *m)
     m->window = window > WINDOW_MIN ? window : WINDOW_MIN;
     TRI_TRY(room_make(&m->out, m->window)); /* some, also where nothing leaves or comes */
     TRI_TRY(room_make(&m->in, m->window));
+    for (int i = 0; i < 2; i++) {
+        if (m->from[i])
+            TRI_TRY(tri_state_shard_views_open(m->from[i], &m->views_from[i]));
+        if (m->to[i])
+            TRI_TRY(tri_state_shard_views_open(m->to[i], &m->views_to[i]));
+    }
     return sources_find(m);
 }
 
 static void move_close(move *m)
 {
+    for (int i = 0; i < 2; i++) {
+        tri_state_shard_views_close(&m->views_from[i]);
+        tri_state_shard_views_close(&m->views_to[i]);
+    }
     tri_vector_fini(&m->sources);
     tri_vector_fini(&m->wants);
     tri_vector_fini(&m->ways);

@@ -66,8 +66,12 @@ static tri_status step_begin(tri_job *job)
 {
     int64_t bit = tri_chaos_flip_take();
     unsigned char *at = bit >= 0 ? walk_to(job, bit / 8).at : NULL;
-    if (at)
-        *at = (unsigned char)(*at ^ (1u << (bit % 8)));
+    unsigned char byte;
+    if (at) {
+        tri_device_to_host(job->device, &byte, at, 1);
+        byte = (unsigned char)(byte ^ (1u << (bit % 8)));
+        tri_device_from_host(job->device, at, &byte, 1);
+    }
     return tri_chaos_fail_take();
 }
 

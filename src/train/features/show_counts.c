@@ -49,28 +49,35 @@ static void tile_count(void *arg, int64_t tile)
                         left < TILE_COUNT ? left : TILE_COUNT, all->scale);
 }
 
-static void values_count(tri_job *job, int64_t *counts, const float *values, int64_t count, float scale)
+/* values: the device's. */
+static tri_status values_count(tri_job *job, int64_t *counts, const float *values, int64_t count, float scale)
 {
     tri_job_show *show = tri_show_of(job);
     int threads = job->threads < show->thread_count ? job->threads : show->thread_count;
-    count_arg arg = {show->threads, values, count, scale};
+    tri_device_view view;
+    TRI_TRY(tri_device_view_open(&view, job->device, (float *)(uintptr_t)values, (size_t)count * sizeof(float)));
+    count_arg arg = {show->threads, view.host, count, scale};
     memset(show->threads, 0, (size_t)threads * TRI_HISTOGRAM_BINS * sizeof(int64_t));
     tri_tiles_run(threads, (count + TILE_COUNT - 1) / TILE_COUNT, tile_count, &arg);
     for (int64_t i = 0; i < (int64_t)threads * TRI_HISTOGRAM_BINS; i++)
         counts[i % TRI_HISTOGRAM_BINS] += show->threads[i];
+    tri_device_view_close(&view);
+    return TRI_OK;
 }
 
 /* Of a slice of the store, whose first element is values[0]. What nobody trains has no gradient. */
-static void slice_count(tri_job *job, int64_t *counts, tri_slice slice, const float *values, float scale, bool trained)
+static tri_status slice_count(tri_job *job, int64_t *counts, tri_slice slice, const float *values, float scale,
+                              bool trained)
 {
     const tri_params *params = job->params;
     for (int e = 0; e < params->entry_count; e++) {
         const tri_param *entry = &params->entries[e];
         tri_slice here = tri_param_within(entry, slice);
         if (here.count > 0 && tri_job_counts_entry(job, entry) && !(trained && (entry->buffer || entry->frozen)))
-            values_count(job, counts + (int64_t)job->tensors.of_param[entry->number] * TRI_HISTOGRAM_BINS,
-                         values + (here.first - slice.first), here.count, scale);
+            TRI_TRY(values_count(job, counts + (int64_t)job->tensors.of_param[entry->number] * TRI_HISTOGRAM_BINS,
+                                 values + (here.first - slice.first), here.count, scale));
     }
+    return TRI_OK;
 }
 
 /* From all that have something else of the model. whole: every rank of the batch has all of its stage. */
@@ -107,9 +114,9 @@ tri_status tri_show_gradients(tri_job *job, float scale)
         return TRI_OK;
     memset(show->gradients, 0, counts_nbytes(job));
     if (sync->whole)
-        slice_count(job, show->gradients, (tri_slice){0, job->params->count}, sync->grads[0], scale, true);
+        TRI_TRY(slice_count(job, show->gradients, (tri_slice){0, job->params->count}, sync->grads[0], scale, true));
     for (int i = 0; !sync->whole && i < sync->piece_count; i++)
-        slice_count(job, show->gradients, sync->pieces[i].slice, sync->pieces[i].sums, scale, true);
+        TRI_TRY(slice_count(job, show->gradients, sync->pieces[i].slice, sync->pieces[i].sums, scale, true));
     show->gradients_step = job->step;
     return counts_meet(job, show->gradients, sync->whole, "distributions of gradients");
 }
@@ -120,18 +127,14 @@ static tri_status weights_count(tri_job *job)
 {
     tri_job_show *show = tri_show_of(job);
     const tri_params *params = job->params;
-    tri_device_view view;
     memset(show->weights, 0, counts_nbytes(job));
     if (!params->share && job->mesh.data_rank > 0)
         return TRI_OK;
-    TRI_TRY(
-        tri_device_view_open(&view, params->device, params->values, (size_t)tri_params_held(params) * sizeof(float)));
     if (!params->share)
-        slice_count(job, show->weights, (tri_slice){0, params->count}, view.host, 1, false);
-    const float *values = view.host;
+        TRI_TRY(slice_count(job, show->weights, (tri_slice){0, params->count}, params->values, 1, false));
+    const float *values = params->values;
     for (int i = 0; params->share && i < params->share_count; values += params->share[i++].count)
-        slice_count(job, show->weights, params->share[i], values, 1, false);
-    tri_device_view_close(&view);
+        TRI_TRY(slice_count(job, show->weights, params->share[i], values, 1, false));
     return counts_meet(job, show->weights, !params->share, "distributions of weights");
 }
 

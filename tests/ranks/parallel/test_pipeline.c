@@ -166,7 +166,7 @@ static bool stage_open(spawn_rank *self, const trial *t, tri_comm *comm, stage *
     tri_sections_fini(&sections);
     SPAWN_CHECK(self, status == TRI_OK);
     tri_stages_wanted(s->model, &stages, s->ranks, s->rank, wanted);
-    SPAWN_CHECK(self, tri_params_create_some(s->model, wanted, tri_device_find("cpu"), 1, &s->params) == TRI_OK);
+    SPAWN_CHECK(self, tri_params_create_some(s->model, wanted, tri_device_host(), 1, &s->params) == TRI_OK);
     tri_stages_mark(s->model, &stages, s->ranks, s->rank, s->params);
     freeze(t, s->params);
     tri_pipeline_setup setup = {.group = s->pipe_group,
@@ -365,7 +365,7 @@ static void trial_run(trial *t, spawn_kind kind, int world)
     const float(*sums)[4];
     r = (rig){.model = t->make()};
     OK(tri_model_finish(r.model));
-    OK(tri_params_create(r.model, tri_device_find("cpu"), 1, &r.params));
+    OK(tri_params_create(r.model, tri_device_host(), 1, &r.params));
     freeze(t, r.params);
     tri_graph_config config = trial_config(t);
     config.shards = RIG_SHARDS;
@@ -515,7 +515,7 @@ static void refused(spawn_rank *self, void *arg)
                                 .parts = one_part,
                                 .part_count = 1};
     SPAWN_CHECK(self, tri_model_finish(model) == TRI_OK);
-    SPAWN_CHECK(self, tri_params_create(model, tri_device_find("cpu"), 1, &params) == TRI_OK);
+    SPAWN_CHECK(self, tri_params_create(model, tri_device_host(), 1, &params) == TRI_OK);
     setup.params = params;
     SPAWN_CHECK(self, tri_pipeline_create(&setup, &pipeline) == TRI_ECONFIG);
     SPAWN_CHECK(self, strstr(tri_last_error(), "as many stages as ranks (2) or a multiple of it, got 3") != NULL);

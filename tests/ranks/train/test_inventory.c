@@ -181,8 +181,8 @@ static void moves_tensors(spawn_rank *self, void *arg)
     tri_model *parts = model_of(4), *one = model_of(1);
     tri_vector list = {0};
     tri_shard_map *map = NULL;
-    SPAWN_CHECK(self, parts && one && tri_params_create(parts, tri_device_find("cpu"), 5, &s.params) == TRI_OK);
-    SPAWN_CHECK(self, tri_params_create(one, tri_device_find("cpu"), 5, &s.whole) == TRI_OK);
+    SPAWN_CHECK(self, parts && one && tri_params_create(parts, tri_device_host(), 5, &s.params) == TRI_OK);
+    SPAWN_CHECK(self, tri_params_create(one, tri_device_host(), 5, &s.whole) == TRI_OK);
     SPAWN_CHECK(self, tri_tensors_init(parts, &s.tensors) == TRI_OK && s.tensors.count == 5);
     SPAWN_CHECK(self, extents_make(s.params, &s.tensors, self->rank, &list) == TRI_OK);
     SPAWN_CHECK(self, tri_shard_map_create(tri_comm_world(comm), &s.tensors, &list, &map) == TRI_OK);
@@ -205,7 +205,7 @@ static void moves_tensors(spawn_rank *self, void *arg)
     if (self->rank == 0)
         SPAWN_CHECK(self, all_move(map, &s.tensors, array, all, false) == TRI_OK);
     tri_params *before = NULL;
-    SPAWN_CHECK(self, tri_params_create(parts, tri_device_find("cpu"), 5, &before) == TRI_OK);
+    SPAWN_CHECK(self, tri_params_create(parts, tri_device_host(), 5, &before) == TRI_OK);
     int64_t doubled = 0, wanted = 0;
     for (int64_t i = 0; i < s.params->count; i++)
         if (array[i] != before->values[i] && array[i] == 2 * before->values[i])

@@ -118,7 +118,7 @@ static void model_check(const char *folder, const char *kind)
     if (tri_pretrained_open(folder, &source) != TRI_OK)
         fail_msg("%s", tri_last_error());
     model_make(source, &wanted, &model);
-    assert_int_equal(tri_params_create(model, tri_device_find("cpu"), 1, &params), TRI_OK);
+    assert_int_equal(tri_params_create(model, tri_device_host(), 1, &params), TRI_OK);
     weights_read(source, params);
     const tri_graph_config config = {.kind = kind, .rows = 1, .shards = 1, .threads = 1};
     assert_int_equal(tri_graph_compile(model, params, &config, &graph), TRI_OK);

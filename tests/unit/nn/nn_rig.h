@@ -83,7 +83,7 @@ static inline void rig_open_as(rig *r, tri_model *model, int64_t classes, const 
     tri_graph_config config = rig_config(kind, threads);
     config.precision = precision;
     OK(tri_model_finish(model));
-    OK(tri_params_create(model, tri_device_find("cpu"), 1, &r->params));
+    OK(tri_params_create(model, tri_device_host(), 1, &r->params));
     OK(tri_graph_compile_as(model, r->params, &config, share, &r->graph));
     rig_fill_batch(r, classes);
     for (int p = 0; p < RIG_SHARDS; p++) {

@@ -185,7 +185,7 @@ static void tied_weights_are_at_home_once(void **state)
     int64_t elements = 0;
     for (int rank = 0; rank < 4; rank++) {
         tri_stages_wanted(model, &stages, 4, rank, wanted);
-        OK(tri_params_create_some(model, wanted, tri_device_find("cpu"), 1, &params));
+        OK(tri_params_create_some(model, wanted, tri_device_host(), 1, &params));
         tri_stages_mark(model, &stages, 4, rank, params);
         const tri_param *entry = tri_params_find(params, "wte.weight");
         holders += entry != NULL;
@@ -206,7 +206,7 @@ static void tied_weights_are_at_home_once(void **state)
     assert_int_equal(elements, tri_model_param_count(model));
     /* One rank with both ends is alone with it. */
     tri_stages_wanted(model, &stages, 3, 0, wanted);
-    OK(tri_params_create_some(model, wanted, tri_device_find("cpu"), 1, &params));
+    OK(tri_params_create_some(model, wanted, tri_device_host(), 1, &params));
     tri_stages_mark(model, &stages, 3, 0, params);
     assert_false(tri_params_find(params, "wte.weight")->away);
     assert_false(params->ties[0].away);

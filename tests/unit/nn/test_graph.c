@@ -438,7 +438,7 @@ static void an_mlp_learns_a_toy_problem(void **state)
     enum { ROWS = 32 };
     tri_params *params;
     tri_graph *graph;
-    OK(tri_params_create(m, tri_device_find("cpu"), 3, &params));
+    OK(tri_params_create(m, tri_device_host(), 3, &params));
     tri_graph_config config = {.kind = "cpu", .rows = ROWS, .shards = 8, .threads = 1, .training = true};
     OK(tri_graph_compile(m, params, &config, &graph));
     float input[8 * ROWS][2];

@@ -26,7 +26,7 @@ static void values_and_hash_do_not_depend_on_the_order_of_layers(void **state)
     tri_model *m[2] = {two_layers(false), two_layers(true)};
     tri_params *p[2];
     for (int i = 0; i < 2; i++)
-        OK(tri_params_create(m[i], tri_device_find("cpu"), 42, &p[i]));
+        OK(tri_params_create(m[i], tri_device_host(), 42, &p[i]));
     const tri_param *a = tri_params_find(p[0], "a.weight"), *b = tri_params_find(p[1], "a.weight");
     assert_true(a->first != b->first);
     assert_memory_equal(p[0]->values + a->first, p[1]->values + b->first, (size_t)a->count * sizeof(float));
@@ -48,7 +48,7 @@ static void the_hash_is_the_documented_one(void **state)
     tri_param entries[] = {{.name = "b", .shape = {1, {2}}, .first = 0, .count = 2},
                            {.name = "a", .first = 16, .count = 1}};
     tri_params params = {
-        .entries = entries, .entry_count = 2, .count = 32, .values = values, .device = tri_device_find("cpu")};
+        .entries = entries, .entry_count = 2, .count = 32, .values = values, .device = tri_device_host()};
     /* xxh3 of "a\0", f32 = 0, 3.0f, "b\0", 0, 2, 1.0f, 2.0f; computed in one piece by libxxhash */
     assert_true(tri_params_hash(&params) == UINT64_C(0x8e87de2ce63235b0));
 }
@@ -83,8 +83,8 @@ static void a_share_of_the_store_has_the_values_of_the_whole(void **state)
     x = tri_linear(m, x, (tri_linear_options){.units = 50, .name = "a"});
     tri_cross_entropy(m, tri_linear(m, x, (tri_linear_options){.units = 5, .name = "b"}), y, 0);
     tri_params *whole, *share;
-    OK(tri_params_create(m, tri_device_find("cpu"), 9, &whole));
-    OK(tri_params_lay(m, NULL, tri_device_find("cpu"), &share));
+    OK(tri_params_create(m, tri_device_host(), 9, &whole));
+    OK(tri_params_lay(m, NULL, tri_device_host(), &share));
     assert_null(share->values);
     const tri_slice slices[] = {{16, 1600}, {1984, whole->count - 1984}};
     OK(tri_params_fill(share, m, 9, slices, 2));
@@ -118,7 +118,7 @@ static void initial_values_have_their_spread(void **state)
     x = tri_conv(m, x, (tri_conv_options){.channels = 64, .kernel = {3}, .name = "he"});
     tri_cross_entropy(m, tri_linear(m, tri_flatten(m, x), (tri_linear_options){.units = 5}), y, 0);
     tri_params *p;
-    OK(tri_params_create(m, tri_device_find("cpu"), 9, &p));
+    OK(tri_params_create(m, tri_device_host(), 9, &p));
     const struct {
         const char *name;
         double deviation, limit;
@@ -152,7 +152,7 @@ static void running_out_of_memory_leaks_nothing(void **state)
         tri_graph *graph = NULL;
         tri_graph_config config = rig_config("cpu", 1);
         tri_memory_fail_at(n);
-        tri_status status = tri_params_create(m, tri_device_find("cpu"), 1, &params);
+        tri_status status = tri_params_create(m, tri_device_host(), 1, &params);
         if (status == TRI_OK)
             status = tri_graph_compile(m, params, &config, &graph);
         tri_memory_fail_at(0);

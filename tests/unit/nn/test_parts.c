@@ -158,13 +158,13 @@ static void each_rank_has_its_share(void **state)
         tri_model *model;
         tri_params *all, *some;
         OK(build(models[m].text, (tri_model_split){4, 1, 0, false}, models[m].classes, &model));
-        OK(tri_params_create(model, tri_device_find("cpu"), 42, &all));
+        OK(tri_params_create(model, tri_device_host(), 42, &all));
         tri_model_destroy(model);
         int seen[256] = {0};
         for (int ranks = 2; ranks <= 4; ranks *= 2)
             for (int rank = 0; rank < ranks; rank++) {
                 OK(build(models[m].text, (tri_model_split){4, ranks, rank, false}, models[m].classes, &model));
-                OK(tri_params_create(model, tri_device_find("cpu"), 42, &some));
+                OK(tri_params_create(model, tri_device_host(), 42, &some));
                 assert_int_equal(some->model_count, all->entry_count);
                 assert_int_equal(some->block_count, all->block_count);
                 for (int e = 0; e < some->entry_count; e++) {

@@ -78,7 +78,7 @@ static void pieces_of_a_tensor_begin_as_the_tensor(void **state)
     tri_model *m[2] = {halves(1), halves(2)};
     tri_params *p[2];
     for (int i = 0; i < 2; i++)
-        OK(tri_params_create(m[i], tri_device_find("cpu"), 42, &p[i]));
+        OK(tri_params_create(m[i], tri_device_host(), 42, &p[i]));
     assert_int_equal(p[1]->entry_count, 4);
     assert_true(tri_params_hash(p[0]) == tri_params_hash(p[1]));
     p[1]->values[p[1]->entries[2].first] += 1;
@@ -95,8 +95,8 @@ static void a_store_of_some_has_those_alone(void **state)
     tri_model *m = halves(2);
     tri_params *all, *some;
     const bool wanted[] = {false, true, true, false};
-    OK(tri_params_create(m, tri_device_find("cpu"), 42, &all));
-    OK(tri_params_create_some(m, wanted, tri_device_find("cpu"), 42, &some));
+    OK(tri_params_create(m, tri_device_host(), 42, &all));
+    OK(tri_params_create_some(m, wanted, tri_device_host(), 42, &some));
     assert_int_equal(some->entry_count, 2);
     assert_int_equal(some->block_count, all->block_count);
     for (int e = 0; e < 2; e++) {

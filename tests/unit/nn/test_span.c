@@ -35,7 +35,7 @@ static void part_open(part *p, const tri_model *model, const tri_stages *stages,
     config.end_node = stages->first_node[s + 1];
     assert_true(model->params.count <= 64);
     tri_stages_wanted(model, stages, stages->count, s, wanted);
-    OK(tri_params_create_some(model, wanted, tri_device_find("cpu"), 1, &p->params));
+    OK(tri_params_create_some(model, wanted, tri_device_host(), 1, &p->params));
     tri_stages_mark(model, stages, stages->count, s, p->params);
     OK(tri_graph_compile(model, p->params, &config, &p->graph));
     int64_t count = tri_params_grad_count(p->params) + TRI_PARAMS_TAIL;
@@ -356,8 +356,8 @@ static void wrong_spans_are_refused(void **state)
     bool wanted[64] = {false};
     tri_graph_config config = config_of(TRI_F32, "cpu", true);
     OK(tri_model_finish(model));
-    OK(tri_params_create(model, tri_device_find("cpu"), 1, &all));
-    OK(tri_params_create_some(model, wanted, tri_device_find("cpu"), 1, &none));
+    OK(tri_params_create(model, tri_device_host(), 1, &all));
+    OK(tri_params_create_some(model, wanted, tri_device_host(), 1, &none));
     config.first_node = 5; /* within the first block */
     config.end_node = (int)model->nodes.count;
     assert_int_equal(tri_graph_compile(model, all, &config, &graph), TRI_EINVAL);

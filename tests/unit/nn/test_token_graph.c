@@ -59,7 +59,7 @@ static void wanted_make(bench *b, const char *text)
     const float(*sums)[4];
     int32_t rows[] = {SEQUENCE};
     int64_t first[] = {0};
-    OK(tri_params_create(model, tri_device_find("cpu"), 3, &b->params));
+    OK(tri_params_create(model, tri_device_host(), 3, &b->params));
     for (int64_t i = 0; i < b->params->count; i++) /* also biases and norms are something */
         b->params->values[i] += 0.1f * tri_rng_normal((tri_rng){1, 2}, (uint64_t)i);
     for (int i = 0; i < SEQUENCE * LENGTH; i++)

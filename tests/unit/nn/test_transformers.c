@@ -107,7 +107,7 @@ static void first_steps_are_those_of_pytorch(void **state)
         tri_safetensors *file;
         OK(tri_safetensors_open(cases[k / 2].path, &file));
         OK(build(cases[k / 2].config, 12, 23, &model));
-        OK(tri_params_create(model, tri_device_find("cpu"), 1, &params));
+        OK(tri_params_create(model, tri_device_host(), 1, &params));
         weights_take(file, params);
         tri_graph_config config = {
             .kind = k % 2 ? "cpu" : "reference", .rows = 1, .shards = 4, .threads = 2, .training = true};
@@ -175,7 +175,7 @@ static void initial_weights_and_decay_are_those_of_nanogpt(void **state)
     tri_model *m;
     tri_params *params;
     OK(build("{name: gpt2, n_layer: 8, n_head: 2, n_embd: 64}", 32, 300, &m));
-    OK(tri_params_create(m, tri_device_find("cpu"), 1, &params));
+    OK(tri_params_create(m, tri_device_host(), 1, &params));
     assert_true(fabs(deviation_of(params, "wte.weight") - 0.02) < 0.001);
     assert_true(fabs(deviation_of(params, "wpe.weight") - 0.02) < 0.001);
     assert_true(fabs(deviation_of(params, "h.3.attn.c_attn.weight") - 0.02) < 0.001);
@@ -195,7 +195,7 @@ static size_t planned_nbytes(const char *text)
     tri_graph *graph;
     size_t planned, plain;
     OK(build(text, 64, 300, &m));
-    OK(tri_params_create(m, tri_device_find("cpu"), 1, &params));
+    OK(tri_params_create(m, tri_device_host(), 1, &params));
     tri_graph_config config = {.kind = "cpu", .rows = 4, .shards = 2, .threads = 1, .training = true};
     OK(tri_graph_compile(m, params, &config, &graph));
     tri_graph_memory(graph, &planned, &plain);
@@ -275,7 +275,7 @@ static void joined_compare(const rig *r, const char *kind, tri_dtype precision)
     const float(*sums)[4];
     const tri_tree_part whole = {0, RIG_SHARDS};
     int complete = 0;
-    OK(tri_params_create(r->model, tri_device_find("cpu"), 1, &params));
+    OK(tri_params_create(r->model, tri_device_host(), 1, &params));
     tri_params_join_ties(params, r->model);
     assert_int_equal(tri_params_grad_count(params), params->count);
     tri_graph_config config = rig_config(kind, 2);

@@ -16,6 +16,7 @@ static tri_param store_entries[] = {
     {.name = "norm.mean", .first = STORE_WEIGHT_COUNT + 16, .count = 4, .block = 11, .buffer = true},
 };
 extern const tri_device_ops tri_device_cpu;
+static const tri_device store_device = {.ops = &tri_device_cpu};
 static char *store_names[] = {"fc.weight", "fc.bias", NULL};
 static const tri_params store = {.names = store_names,
                                  .model_count = 3,
@@ -23,7 +24,7 @@ static const tri_params store = {.names = store_names,
                                  .entry_count = 3,
                                  .count = STORE_COUNT,
                                  .block_count = 12,
-                                 .device = &tri_device_cpu};
+                                 .device = &store_device};
 
 /* Values and gradients with zeros in the gaps. */
 static inline void store_fill(float *values, float *grads)

@@ -202,7 +202,7 @@ static void slow_running_statistics_follow_a_reference_in_double(void **state)
                       .entry_count = 1,
                       .count = 1,
                       .block_count = 1,
-                      .device = &tri_device_cpu};
+                      .device = &store_device};
     const char *const none[] = {NULL};
     tri_optim_config config = config_of(none);
     tri_optim *optim;

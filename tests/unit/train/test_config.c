@@ -375,7 +375,7 @@ static void names_of_other_programs_lead_to_the_key_here(void **state)
         {"optim: {learning_rate: 1}", "did you mean 'optim.lr'?"},
         {"train: {lr: 1}", "did you mean 'optim.lr'?"},
         {"train: {gradient_accumulation_steps: 4}", "train.shards_at_once"},
-        {"train: {device: cuda}", "no device to choose"},
+        {"train: {gpus: 2}", "the device of each rank is train.device"},
         {"train: {early_stopping: true}", "there is no early stop: checkpoint.keep_best"},
         {"train: {patience: 3}", "there is no early stop"},
         {"monitor: {wandb: true}", "monitor.tensorboard"},

@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * array.c: the rows of loops over arrays, and calls of ops whose memory the CPU's kernels find at other addresses.
+ */
+#include "kernel/array.h"
+
+#include <string.h>
+
+#include "base/status.h"
+#include "kernel/row.h"
+
+static void cpu_add(const tri_device *device, int threads, float *out, const float *a, const float *b, int64_t count)
+{
+    tri_vector_add(threads, tri_device_mapped(device, out), tri_device_mapped(device, a), tri_device_mapped(device, b),
+                   count);
+}
+
+static void cpu_add_half(const tri_device *device, int threads, tri_dtype dtype, uint16_t *out, const uint16_t *a,
+                         const uint16_t *b, int64_t count)
+{
+    tri_vector_add_half(threads, dtype, tri_device_mapped(device, out), tri_device_mapped(device, a),
+                        tri_device_mapped(device, b), count);
+}
+
+static void cpu_square_blocks(const tri_device *device, int threads, const float *x, int64_t count, double *blocks)
+{
+    tri_vector_square_blocks(threads, tri_device_mapped(device, x), count, blocks);
+}
+
+static const tri_array_ops rows[] = {
+    {.kernels = "cpu", .add = cpu_add, .add_half = cpu_add_half, .square_blocks = cpu_square_blocks},
+};
+
+static const tri_array_ops *row_of(const tri_device *device)
+{
+    size_t i = 0;
+    while (strcmp(rows[i].kernels, device->ops->kernels) != 0)
+        TRI_ASSERT(++i < TRI_COUNT_OF(rows));
+    return &rows[i];
+}
+
+void tri_array_add(const tri_device *device, int threads, float *out, const float *a, const float *b, int64_t count)
+{
+    row_of(device)->add(device, threads, out, a, b, count);
+}
+
+void tri_array_add_half(const tri_device *device, int threads, tri_dtype dtype, uint16_t *out, const uint16_t *a,
+                        const uint16_t *b, int64_t count)
+{
+    row_of(device)->add_half(device, threads, dtype, out, a, b, count);
+}
+
+void tri_array_square_blocks(const tri_device *device, int threads, const float *x, int64_t count, double *blocks)
+{
+    row_of(device)->square_blocks(device, threads, x, count, blocks);
+}
+
+/* --- ops --- */
+
+const tri_op_call *tri_call_mapped(const tri_kernel *kernel, const tri_op_call *call, tri_mapped_call *room)
+{
+    const tri_device *device = call->device;
+    const tri_op_desc *desc = &kernel->desc;
+    tri_op_call *seen = &room->call;
+    if (device == NULL || device->ops->mapped == NULL)
+        return call;
+    *seen = *call;
+    seen->device = NULL; /* ops within this one have the addresses already */
+    for (int i = 0; i < desc->input_count; i++) {
+        seen->input[i] = tri_device_mapped(device, call->input[i]);
+        seen->dinput[i] = tri_device_mapped(device, call->dinput[i]);
+    }
+    for (int p = 0; p < desc->param_count; p++) {
+        seen->param[p] = tri_device_mapped(device, call->param[p]);
+        for (int part = 0; call->dparam[p] != NULL && part < call->part_count; part++)
+            room->dparam[p][part] = tri_device_mapped(device, call->dparam[p][part]);
+        seen->dparam[p] = call->dparam[p] != NULL ? room->dparam[p] : NULL;
+    }
+    seen->output = tri_device_mapped(device, call->output);
+    seen->doutput = tri_device_mapped(device, call->doutput);
+    seen->saved = tri_device_mapped(device, call->saved);
+    seen->scratch = tri_device_mapped(device, call->scratch);
+    return seen;
+}

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * array.h: loops over arrays of a device between the ops: sums of gradients, and the squares of the norm.
+ *
+ * One row for each family of kernels (tri_device_ops.kernels). Pointers are the device's but where a comment says
+ * otherwise; the bits do not depend on threads.
+ */
+#ifndef TRI_KERNEL_ARRAY_H
+#define TRI_KERNEL_ARRAY_H
+
+#include "device/device.h"
+#include "kernel/kernel.h"
+
+typedef struct tri_array_ops {
+    const char *kernels;
+    void (*add)(const tri_device *device, int threads, float *out, const float *a, const float *b, int64_t count);
+    void (*add_half)(const tri_device *device, int threads, tri_dtype dtype, uint16_t *out, const uint16_t *a,
+                     const uint16_t *b, int64_t count);
+    void (*square_blocks)(const tri_device *device, int threads, const float *x, int64_t count, double *blocks);
+} tri_array_ops;
+
+/* out = a + b; out may be a or b. */
+void tri_array_add(const tri_device *device, int threads, float *out, const float *a, const float *b, int64_t count);
+/* The same in bf16 or f16, each sum rounded once. */
+void tri_array_add_half(const tri_device *device, int threads, tri_dtype dtype, uint16_t *out, const uint16_t *a,
+                        const uint16_t *b, int64_t count);
+/* Sums of squares of blocks of TRI_NORM_BLOCK elements; blocks: the host's, there on return. */
+void tri_array_square_blocks(const tri_device *device, int threads, const float *x, int64_t count, double *blocks);
+
+#endif

@@ -1,0 +1,459 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * sync_staged.c: any strategy, over gradients and weights of a device whose memory the host cannot touch.
+ *
+ * The strategy works on arrays of the host, as it does everywhere: a twin of the store, and gradients. A gradient is
+ * copied to them when the backward pass has completed it, and its sum back when it is asked for; weights that moved go
+ * to the twin before they are published, and those that come are copied to the device when a kernel first reads them.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "kernel/kernel.h"
+#include "parallel/sync_impl.h"
+
+typedef struct sync_staged {
+    tri_sync base;
+    tri_sync_ops ops; /* those that the strategy has */
+    const tri_params *params;
+    const tri_device *device;
+    tri_params twin; /* the same table, with values of the host; NULL where the strategy has no use for them */
+    int part_count, threads;
+    bool alone;            /* nothing is summed: gradients stay where they are */
+    tri_graph_hooks inner; /* the strategy's */
+    bool *stale;           /* [entry_count] newer in the twin, or on its way there; NULL: weights are spread */
+    float *rooms[TRI_OP_MAX_PARAMS]; /* weights that are spread: those of the op that runs */
+    int room;                        /* the next one */
+    bool read;                       /* and the twin has what the store has: checkpoints are loaded behind create */
+    tri_sync_piece *pieces;          /* on the device */
+    tri_sync_slice slice;            /* that finish gave */
+    tri_status status;               /* first failure of this step */
+    char message[TRI_ERROR_NBYTES];
+} sync_staged;
+
+static sync_staged *staged_of(tri_sync *sync)
+{
+    return tri_container_of(sync, sync_staged, base);
+}
+
+static void staged_destroy(tri_sync *sync)
+{
+    sync_staged *staged = staged_of(sync);
+    tri_sync_destroy(sync->inner);
+    for (int p = 0; sync->grads && p < staged->part_count; p++)
+        tri_device_free(staged->device, sync->grads[p]);
+    for (size_t i = 0; i < TRI_COUNT_OF(staged->rooms); i++)
+        tri_device_free(staged->device, staged->rooms[i]);
+    tri_free(sync->grads);
+    tri_free(staged->twin.values);
+    tri_free(staged->stale);
+    tri_free(staged->pieces);
+    tri_free(staged);
+}
+
+/* What the trainer tells the strategy, and what it hears. */
+static void say(const sync_staged *staged)
+{
+    tri_sync *inner = staged->base.inner;
+    inner->step = staged->base.step;
+    inner->grad_scale = staged->base.grad_scale;
+    inner->begun = staged->base.begun;
+}
+
+static void hear(sync_staged *staged)
+{
+    const tri_sync *inner = staged->base.inner;
+    tri_sync *base = &staged->base;
+    base->next_step = inner->next_step;
+    base->part = inner->part;
+    base->begun = inner->begun;
+    base->called = inner->called;
+    base->exposed_ns = inner->exposed_ns;
+    base->waited_ns = inner->waited_ns;
+}
+
+/* --- weights --- */
+
+static size_t held_nbytes(const sync_staged *staged)
+{
+    return (size_t)tri_params_held(staged->params) * sizeof(float);
+}
+
+void tri_sync_staged_read(tri_sync *sync)
+{
+    if (sync->inner)
+        tri_device_to_host(staged_of(sync)->device, staged_of(sync)->twin.values, staged_of(sync)->params->values,
+                           held_nbytes(staged_of(sync)));
+}
+
+void tri_sync_staged_write(tri_sync *sync)
+{
+    sync_staged *staged = sync->inner ? staged_of(sync) : NULL;
+    if (!staged)
+        return;
+    tri_device_from_host(staged->device, staged->params->values, staged->twin.values, held_nbytes(staged));
+    for (int e = 0; staged->stale && e < staged->params->entry_count; e++)
+        staged->stale[e] = false;
+}
+
+/* Where an entry that is spread is brought to. */
+static float *room_next(sync_staged *staged)
+{
+    staged->room = (staged->room + 1) % TRI_OP_MAX_PARAMS;
+    return staged->rooms[staged->room];
+}
+
+static tri_status hook_bring(void *arg, int entry, const float **values)
+{
+    sync_staged *staged = arg;
+    const tri_param *of = &staged->params->entries[entry];
+    const float *host = staged->twin.values + (staged->stale ? of->first : 0);
+    float *to = staged->stale ? staged->params->values + of->first : room_next(staged);
+    *values = to;
+    if (staged->stale && !staged->stale[entry])
+        return TRI_OK;
+    if (!staged->stale && !staged->read)
+        tri_sync_staged_read(&staged->base);
+    staged->read = true;
+    if (staged->inner.bring)
+        TRI_TRY(staged->inner.bring(staged->inner.arg, entry, &host));
+    tri_device_from_host(staged->device, to, host, (size_t)of->count * sizeof(float));
+    if (staged->stale)
+        staged->stale[entry] = false;
+    hear(staged);
+    return TRI_OK;
+}
+
+static void hook_begin(void *arg, bool down)
+{
+    const sync_staged *staged = arg;
+    staged->inner.begin(staged->inner.arg, down);
+}
+
+static void hook_done(void *arg, int entry)
+{
+    const sync_staged *staged = arg;
+    staged->inner.done(staged->inner.arg, entry);
+}
+
+static void staged_hooks(tri_sync *sync, tri_graph_hooks *hooks)
+{
+    const sync_staged *staged = staged_of(sync);
+    *hooks = (tri_graph_hooks){.arg = staged_of(sync),
+                               .bring = hook_bring,
+                               .begin = staged->inner.begin ? hook_begin : NULL,
+                               .done = staged->inner.done ? hook_done : NULL};
+}
+
+static tri_status staged_settle(tri_sync *sync)
+{
+    sync_staged *staged = staged_of(sync);
+    const float *values;
+    if (sync->inner->ops->settle)
+        TRI_TRY(sync->inner->ops->settle(sync->inner));
+    for (int e = 0; staged->stale && e < staged->params->entry_count; e++)
+        TRI_TRY(hook_bring(staged, e, &values));
+    return TRI_OK;
+}
+
+/* --- a step --- */
+
+static tri_status staged_begin(tri_sync *sync)
+{
+    sync_staged *staged = staged_of(sync);
+    staged->status = TRI_OK;
+    if (sync->inner->ops->meet && !sync->begun)
+        tri_sync_staged_read(sync);
+    say(staged);
+    tri_status status = sync->inner->ops->begin(sync->inner);
+    hear(staged);
+    return status;
+}
+
+/* The columns from TRI_TAIL_STOP on are the host's own words. */
+static void tail_stage(sync_staged *staged, float *const *to)
+{
+    const int64_t at = tri_params_grad_count(staged->params);
+    for (int p = 0; p < staged->part_count; p++) {
+        memset(to[p] + TRI_TAIL_CALL + 1, 0, (TRI_PARAMS_TAIL - TRI_TAIL_CALL - 1) * sizeof(float));
+        if (p > 0)
+            to[p][TRI_TAIL_STOP] = to[p][TRI_TAIL_CALL] = 0;
+        tri_device_to_host(staged->device, to[p], staged->base.grads[p] + at, TRI_TAIL_STOP * sizeof(float));
+    }
+}
+
+static const tri_param *entry_of(const tri_params *params, int number)
+{
+    return &params->entries[number < params->entry_count ? number : params->ties[number - params->entry_count].entry];
+}
+
+static tri_status gradient_stage(sync_staged *staged, int number)
+{
+    const tri_sync *inner = staged->base.inner;
+    const tri_params *params = staged->params;
+    const int64_t first = tri_params_grad_first(params, number);
+    const bool tail = number == tri_params_tail(params);
+    float *to[TRI_TREE_MAX_PARTS];
+    if (!tail && (staged->alone || entry_of(params, number)->frozen))
+        return TRI_OK;
+    for (int p = 0; inner->grads && p < staged->part_count; p++)
+        to[p] = inner->grads[p] + first;
+    if (!inner->grads)
+        TRI_TRY(staged->inner.place(staged->inner.arg, number, to));
+    if (tail) {
+        tail_stage(staged, to);
+        return TRI_OK;
+    }
+    for (int p = 0; p < staged->part_count; p++)
+        tri_device_to_host(staged->device, to[p], staged->base.grads[p] + first,
+                           (size_t)entry_of(params, number)->count * sizeof(float));
+    return TRI_OK;
+}
+
+static void staged_ready(tri_sync *sync, int number)
+{
+    sync_staged *staged = staged_of(sync);
+    if (staged->status == TRI_OK && (staged->status = gradient_stage(staged, number)) != TRI_OK)
+        snprintf(staged->message, sizeof(staged->message), "%s", tri_last_error());
+    sync->inner->ops->ready(sync->inner, number);
+}
+
+static tri_status staged_finish(tri_sync *sync, tri_sync_slice *slice)
+{
+    sync_staged *staged = staged_of(sync);
+    say(staged);
+    tri_status status = sync->inner->ops->finish(sync->inner, slice);
+    hear(staged);
+    staged->slice = *slice;
+    return staged->status != TRI_OK ? tri_fail_copy(staged->status, staged->message) : status;
+}
+
+/* The sums are whole, and go where the optimizer finds them. */
+static void staged_fold(tri_sync *sync)
+{
+    sync_staged *staged = staged_of(sync);
+    tri_sync *inner = sync->inner;
+    if (staged->alone) {
+        tri_params_fold(staged->params, staged->threads, sync->grads[0]);
+        return;
+    }
+    if (inner->ops->fold)
+        inner->ops->fold(inner);
+    else
+        tri_params_fold(&staged->twin, staged->threads, inner->grads[0]);
+    for (int i = 0; i < sync->piece_count; i++)
+        tri_device_from_host(staged->device, sync->pieces[i].sums, inner->pieces[i].sums,
+                             (size_t)sync->pieces[i].slice.count * sizeof(float));
+    if (!sync->pieces)
+        tri_device_from_host(staged->device, sync->grads[0] + staged->slice.first,
+                             inner->grads[0] + staged->slice.first, (size_t)staged->slice.count * sizeof(float));
+}
+
+/* The host's, between finish and fold. */
+static float *staged_sum(tri_sync *sync, int number, int64_t *count)
+{
+    const sync_staged *staged = staged_of(sync);
+    if (sync->inner->ops->sum)
+        return sync->inner->ops->sum(sync->inner, number, count);
+    *count = entry_of(staged->params, number)->count;
+    return sync->inner->grads[0] + tri_params_grad_first(staged->params, number);
+}
+
+static void staged_undo(tri_sync *sync)
+{
+    sync->inner->ops->undo(sync->inner);
+}
+
+static tri_status staged_squares(tri_sync *sync, double *blocks)
+{
+    return sync->inner->ops->squares(sync->inner, blocks);
+}
+
+static tri_status staged_publish(tri_sync *sync)
+{
+    sync_staged *staged = staged_of(sync);
+    say(staged);
+    for (int i = 0; i < sync->piece_count; i++)
+        tri_device_to_host(staged->device, sync->inner->pieces[i].values, sync->pieces[i].values,
+                           (size_t)sync->pieces[i].slice.count * sizeof(float));
+    if (sync->inner->ops->meet)
+        tri_sync_staged_read(sync);
+    tri_status status = sync->inner->ops->publish(sync->inner);
+    hear(staged);
+    for (int e = 0; staged->stale && staged->inner.bring && e < staged->params->entry_count; e++)
+        staged->stale[e] = true;
+    if (sync->inner->ops->meet)
+        tri_sync_staged_write(sync);
+    return status;
+}
+
+/* --- ranks apart --- */
+
+static tri_status staged_meet(tri_sync *sync)
+{
+    tri_sync_staged_read(sync);
+    TRI_TRY(sync->inner->ops->meet(sync->inner));
+    tri_sync_staged_write(sync);
+    return TRI_OK;
+}
+
+static void staged_part(tri_sync *sync)
+{
+    sync->inner->ops->part(sync->inner);
+    tri_sync_staged_write(sync);
+}
+
+static const char *staged_state_name(const tri_sync *sync, int index)
+{
+    return sync->inner->ops->state_name(sync->inner, index);
+}
+
+static float *staged_state(tri_sync *sync, int index, int entry)
+{
+    return sync->inner->ops->state(sync->inner, index, entry);
+}
+
+static tri_status staged_loaded(tri_sync *sync)
+{
+    tri_status status = sync->inner->ops->loaded(sync->inner);
+    hear(staged_of(sync));
+    return status;
+}
+
+/* --- making one --- */
+
+/* The twin's table is the store's own. */
+static tri_status twin_make(sync_staged *staged, const tri_sync_ops *ops)
+{
+    staged->twin = *staged->params;
+    staged->twin.device = tri_device_host();
+    staged->twin.values = NULL;
+    if (!ops->publish)
+        return TRI_OK;
+    staged->twin.values = tri_alloc_bulk(held_nbytes(staged));
+    if (!staged->twin.values)
+        return TRI_ENOMEM;
+    tri_device_to_host(staged->device, staged->twin.values, staged->params->values, held_nbytes(staged));
+    return TRI_OK;
+}
+
+/* Nothing is summed, and no other stage of a pipeline asks for a sum. */
+static bool is_alone(const sync_staged *staged, const tri_sync_setup *setup)
+{
+    const tri_params *params = staged->params;
+    bool shared = false;
+    for (int e = 0; e < params->entry_count; e++)
+        shared = shared || params->entries[e].copy || params->entries[e].away;
+    for (int t = 0; t < params->tie_count; t++)
+        shared = shared || params->ties[t].away || params->entries[params->ties[t].entry].copy;
+    return staged->base.inner->ops == &tri_sync_ddp && tri_group_count(setup->group) == 1 && setup->part_count == 1 &&
+           !shared;
+}
+
+static tri_status grads_make(sync_staged *staged)
+{
+    const size_t nbytes = (size_t)(tri_params_grad_count(staged->params) + TRI_PARAMS_TAIL) * sizeof(float);
+    staged->base.grads = tri_alloc_zero((size_t)staged->part_count, sizeof(float *));
+    for (int p = 0; staged->base.grads && p < staged->part_count; p++)
+        if (!(staged->base.grads[p] = tri_device_alloc(staged->device, nbytes)))
+            return TRI_ENOMEM;
+    return staged->base.grads ? TRI_OK : TRI_ENOMEM;
+}
+
+/* Sums lie where gradients do, weights where they do in the twin. */
+static tri_status pieces_make(sync_staged *staged)
+{
+    const tri_sync *inner = staged->base.inner;
+    if (!inner->pieces)
+        return TRI_OK;
+    staged->pieces = tri_alloc_zero((size_t)inner->piece_count + 1, sizeof(tri_sync_piece));
+    if (!staged->pieces)
+        return TRI_ENOMEM;
+    for (int i = 0; i < inner->piece_count; i++) {
+        const tri_sync_piece *piece = &inner->pieces[i];
+        staged->pieces[i] = (tri_sync_piece){.slice = piece->slice,
+                                             .values = staged->params->values + (piece->values - staged->twin.values),
+                                             .sums = staged->base.grads[0] + piece->slice.first};
+    }
+    staged->base.pieces = staged->pieces;
+    staged->base.piece_count = inner->piece_count;
+    return TRI_OK;
+}
+
+static tri_status weights_make(sync_staged *staged)
+{
+    const tri_params *params = staged->params;
+    int64_t largest = 0;
+    if (!params->share) {
+        staged->stale = tri_alloc_zero((size_t)params->entry_count + 1, sizeof(bool));
+        return staged->stale ? TRI_OK : TRI_ENOMEM;
+    }
+    for (int e = 0; e < params->entry_count; e++)
+        largest = params->entries[e].count > largest ? params->entries[e].count : largest;
+    for (size_t i = 0; i < TRI_COUNT_OF(staged->rooms); i++)
+        if (!(staged->rooms[i] = tri_device_alloc(staged->device, (size_t)largest * sizeof(float))))
+            return TRI_ENOMEM;
+    return TRI_OK;
+}
+
+static void ops_set(sync_staged *staged, const tri_sync_ops *ops)
+{
+    staged->ops = (tri_sync_ops){.name = ops->name,
+                                 .does = ops->does,
+                                 .begin = staged_begin,
+                                 .ready = staged_ready,
+                                 .finish = staged_finish,
+                                 .undo = ops->undo ? staged_undo : NULL,
+                                 .fold = staged_fold,
+                                 .sum = staged_sum,
+                                 .publish = ops->publish ? staged_publish : NULL,
+                                 .meet = ops->meet ? staged_meet : NULL,
+                                 .part = ops->part ? staged_part : NULL,
+                                 .state_name = ops->state_name ? staged_state_name : NULL,
+                                 .state = ops->state ? staged_state : NULL,
+                                 .loaded = ops->loaded ? staged_loaded : NULL,
+                                 .hooks = ops->hooks ? staged_hooks : NULL,
+                                 .squares = ops->squares ? staged_squares : NULL,
+                                 .settle = ops->hooks ? staged_settle : NULL,
+                                 .spread = ops->spread,
+                                 .destroy = staged_destroy};
+    staged->base.ops = &staged->ops;
+}
+
+static tri_status staged_make(sync_staged *staged, const tri_sync_ops *ops, const tri_sync_setup *setup)
+{
+    tri_sync_setup inner = *setup;
+    ops_set(staged, ops);
+    TRI_TRY(twin_make(staged, ops));
+    inner.params = &staged->twin;
+    TRI_TRY(ops->create(&inner, &staged->base.inner));
+    staged->base.inner->next_step = -1;
+    if (ops->hooks)
+        ops->hooks(staged->base.inner, &staged->inner);
+    staged->alone = is_alone(staged, setup);
+    staged->base.whole = staged->base.inner->whole;
+    staged->base.tail = staged->base.inner->tail;
+    staged->base.own = staged->base.inner->own;
+    TRI_TRY(grads_make(staged));
+    TRI_TRY(weights_make(staged));
+    return pieces_make(staged);
+}
+
+tri_status tri_sync_staged_create(const tri_sync_ops *ops, const tri_sync_setup *setup, tri_sync **out)
+{
+    sync_staged *staged = tri_alloc_zero(1, sizeof(*staged));
+    if (!staged)
+        return TRI_ENOMEM;
+    staged->params = setup->params;
+    staged->device = setup->params->device;
+    staged->part_count = setup->part_count;
+    staged->threads = setup->threads;
+    tri_status status = staged_make(staged, ops, setup);
+    if (status != TRI_OK) {
+        staged_destroy(&staged->base);
+        return status;
+    }
+    *out = &staged->base;
+    return TRI_OK;
+}
