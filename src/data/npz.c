@@ -4,7 +4,8 @@
  * deflated ones as a stream.
  *
  * Read is the central directory (APPNOTE.TXT 4.3.12), with the fields of Zip64, and of each entry its local header, for
- * its length. Nothing is believed that is not within the file. Checksums of entries are not computed.
+ * its length. Nothing is believed that is not within the file. The checksum of a stored array is compared when it is
+ * opened, that of a deflated one when it was inflated.
  */
 #include <inttypes.h>
 #include <string.h>
@@ -33,6 +34,7 @@ typedef struct zip_entry {
     const char *name;
     size_t name_nbytes;
     unsigned flags, method;
+    uint32_t sum;                  /* CRC-32 of the array */
     uint64_t stored_nbytes, local; /* bytes in the archive, place of the local header */
 } zip_entry;
 
@@ -107,6 +109,7 @@ static tri_status entry_read(const tri_source *source, uint64_t *at, zip_entry *
                          .name_nbytes = (size_t)name,
                          .flags = (unsigned)number_at(bytes + 8, 2),
                          .method = (unsigned)number_at(bytes + 10, 2),
+                         .sum = (uint32_t)number_at(bytes + 16, 4),
                          .stored_nbytes = number_at(bytes + 20, 4),
                          .local = number_at(bytes + 42, 4)};
     wide_read(bytes + ENTRY_NBYTES + name, (size_t)extra, number_at(bytes + 24, 4) == UINT32_MAX, entry);
@@ -136,7 +139,9 @@ static tri_status entry_open(tri_source *source, const zip_entry *entry)
     source->nbytes = (size_t)entry->stored_nbytes;
     source->plain = true;
     source->deflated = entry->method == METHOD_DEFLATED;
-    return TRI_OK;
+    source->has_sum = true;
+    source->sum = entry->sum;
+    return source->deflated ? TRI_OK : tri_source_check_sum(source, tri_source_sum(0, source->bytes, source->nbytes));
 }
 
 static tri_status fail_absent(const tri_source *source, const char *name, const tri_string *names)

@@ -15,7 +15,8 @@
 
 typedef struct tri_inflate {
     z_stream zlib;
-    bool ended; /* the current member is through */
+    bool ended;   /* the current member is through */
+    uint32_t sum; /* of what was inflated, where the source has one */
     unsigned char buffer[BUFFER_NBYTES];
 } tri_inflate;
 
@@ -51,6 +52,19 @@ static bool is_packed(const tri_source *source)
 {
     return source->deflated ||
            (!source->plain && source->nbytes >= 2 && source->bytes[0] == 0x1f && source->bytes[1] == 0x8b);
+}
+
+uint32_t tri_source_sum(uint32_t sum, const void *bytes, size_t nbytes)
+{
+    return (uint32_t)crc32_z(sum, bytes, nbytes);
+}
+
+tri_status tri_source_check_sum(const tri_source *source, uint32_t sum)
+{
+    if (!source->has_sum || sum == source->sum)
+        return TRI_OK;
+    return tri_fail(TRI_EFORMAT, "%s: the file is damaged: want the checksum %08" PRIx32 ", got %08" PRIx32,
+                    source->origin, source->sum, sum);
 }
 
 static void *zlib_alloc(void *arg, unsigned count, unsigned each)
@@ -117,6 +131,10 @@ static tri_status inflate_piece(tri_stream *stream)
         stream->piece = inflate_state->buffer;
         stream->piece_nbytes = BUFFER_NBYTES - zlib->avail_out;
         inflate_state->ended = code == Z_STREAM_END;
+        if (source->has_sum)
+            inflate_state->sum = tri_source_sum(inflate_state->sum, stream->piece, stream->piece_nbytes);
+        if (code == Z_STREAM_END)
+            TRI_TRY(tri_source_check_sum(source, inflate_state->sum));
         if (code == Z_MEM_ERROR)
             return tri_fail(TRI_ENOMEM, "%s: zlib found no memory", source->origin);
         if (code == Z_BUF_ERROR && stream->piece_nbytes == 0)

@@ -17,9 +17,11 @@ typedef struct tri_source {
     char *origin; /* for messages; owned */
     const unsigned char *bytes;
     size_t nbytes;
-    tri_fs_map map;   /* bytes NULL: the bytes are the caller's */
-    bool plain;       /* never inflated, whatever the first bytes are, */
-    bool deflated;    /* but for this: the bytes are deflated, without a head */
+    tri_fs_map map; /* bytes NULL: the bytes are the caller's */
+    bool plain;     /* never inflated, whatever the first bytes are, */
+    bool deflated;  /* but for this: the bytes are deflated, without a head */
+    bool has_sum;   /* CRC-32 of the content, inflated, is `sum` */
+    uint32_t sum;
     int lines_before; /* of a text that was made of a file: added to the numbers of lines */
 } tri_source;
 
@@ -27,6 +29,10 @@ typedef struct tri_source {
 tri_status tri_source_open(tri_source *source, const char *path);
 /* Borrows bytes until fini. */
 tri_status tri_source_init(tri_source *source, const void *bytes, size_t nbytes, const char *origin);
+/* CRC-32 of more bytes behind those that gave `sum`; 0 at first. */
+uint32_t tri_source_sum(uint32_t sum, const void *bytes, size_t nbytes);
+/* TRI_EFORMAT: the source says that it has another one. */
+tri_status tri_source_check_sum(const tri_source *source, uint32_t sum);
 /* Also for a zeroed source. */
 void tri_source_fini(tri_source *source);
 /* What iconv calls the encoding of a text in 2 bytes a character; NULL: the text is none of them. */

@@ -31,9 +31,33 @@ char *tri_table_trim(char *field)
 }
 
 /* A finite number in the usual notation; keeps out "nan", "inf" and hexadecimal. */
+/* A decimal number whose digits make a whole number below 2^53 and whose power of ten is exact: then one operation
+ * rounds as strtod() does (Clinger, PLDI 1990). *end NULL: strtod() has to read it. */
+static double short_number_read(const char *text, const char **end)
+{
+    static const double powers[] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,  1e8,  1e9,  1e10, 1e11,
+                                    1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
+    const bool minus = *text == '-';
+    int64_t value = 0;
+    int digits = 0, behind = 0;
+    text += minus || *text == '+';
+    for (; *text >= '0' && *text <= '9' && digits <= 15; digits++)
+        value = 10 * value + (*text++ - '0');
+    if (*text == '.')
+        for (text++; *text >= '0' && *text <= '9' && digits <= 15; digits++, behind++)
+            value = 10 * value + (*text++ - '0');
+    *end = digits == 0 || digits > 15 || *text == 'e' || *text == 'E' || *text == '.' ? NULL : text;
+    const double exact = (double)value / powers[behind];
+    return minus ? -exact : exact;
+}
+
 static bool point_number_read(const char *text, double *out)
 {
+    const char *behind;
     char *end;
+    *out = short_number_read(text, &behind);
+    if (behind != NULL)
+        return *skip_blanks(behind) == 0 && isfinite((float)*out);
     if (strspn(text, "+-.0123456789eE") == 0)
         return false;
     *out = strtod(text, &end);

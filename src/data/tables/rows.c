@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * rows.c: CSV as a machine of five states over bytes; only the row at hand is in memory, at most 64 MiB.
+ * rows.c: CSV as a machine of five states over bytes, text within a field at once; only the row at hand is in memory,
+ * at most 64 MiB.
  */
 #include "data/tables/rows.h"
 
@@ -24,6 +25,7 @@ tri_status tri_csv_rows_open(tri_csv_rows *rows, const tri_source *source, char 
                            .separator = separator,
                            .line = 1 + source->lines_before,
                            .first = {.each = sizeof(size_t)}};
+    rows->ends[0] = rows->ends['"'] = rows->ends['\n'] = rows->ends['\r'] = rows->ends[(unsigned char)separator] = true;
     TRI_TRY(tri_stream_open(&rows->stream, source));
     TRI_TRY(tri_stream_next(&rows->stream, &rows->bytes, &rows->left));
     if (rows->left >= 3 && memcmp(rows->bytes, "\xef\xbb\xbf", 3) == 0) { /* the mark that some programs put first */
@@ -51,10 +53,12 @@ const char *tri_csv_rows_field(const tri_csv_rows *rows, size_t index)
     return rows->text + *(const size_t *)tri_vector_at(&rows->first, index);
 }
 
-static tri_status put(tri_csv_rows *rows, char byte)
+static tri_status put_bytes(tri_csv_rows *rows, const void *bytes, size_t nbytes)
 {
-    if (rows->text_nbytes == rows->text_capacity) {
+    if (nbytes > rows->text_capacity - rows->text_nbytes) {
         size_t capacity = rows->text_capacity > 0 ? 2 * rows->text_capacity : 256;
+        while (capacity - rows->text_nbytes < nbytes && capacity <= ROW_LIMIT_NBYTES)
+            capacity *= 2;
         if (capacity > ROW_LIMIT_NBYTES)
             return tri_fail(TRI_EFORMAT, "%s:%" PRId64 ": the row is longer than %zu bytes (a quote left open?)",
                             rows->origin, rows->row_line, ROW_LIMIT_NBYTES);
@@ -64,8 +68,14 @@ static tri_status put(tri_csv_rows *rows, char byte)
         rows->text = text;
         rows->text_capacity = capacity;
     }
-    rows->text[rows->text_nbytes++] = byte;
+    memcpy(rows->text + rows->text_nbytes, bytes, nbytes);
+    rows->text_nbytes += nbytes;
     return TRI_OK;
+}
+
+static tri_status put(tri_csv_rows *rows, char byte)
+{
+    return put_bytes(rows, &byte, 1);
 }
 
 static tri_status begin_field(tri_csv_rows *rows)
@@ -133,6 +143,19 @@ static tri_status step(tri_csv_rows *rows, unsigned char byte, enum csv_state *s
     }
 }
 
+/* How many of the next bytes are text and nothing else. */
+static size_t plain_span(const tri_csv_rows *rows, enum csv_state state)
+{
+    const unsigned char *at = rows->bytes, *end = at + rows->left;
+    if (state == CSV_QUOTED)
+        while (at < end && *at != '"' && *at != '\n' && *at != 0)
+            at++;
+    else if (state == CSV_START || state == CSV_PLAIN)
+        while (at < end && !rows->ends[*at])
+            at++;
+    return (size_t)(at - rows->bytes);
+}
+
 /* Reads up to the end of one row; *any: there was at least one byte. */
 static tri_status read_row(tri_csv_rows *rows, bool *any)
 {
@@ -148,6 +171,14 @@ static tri_status read_row(tri_csv_rows *rows, bool *any)
         if (rows->left == 0)
             break;
         *any = true;
+        const size_t plain = plain_span(rows, state);
+        if (plain > 0) {
+            TRI_TRY(put_bytes(rows, rows->bytes, plain));
+            rows->bytes += plain;
+            rows->left -= plain;
+            state = state == CSV_START ? CSV_PLAIN : state;
+            continue;
+        }
         rows->left--;
         TRI_TRY(step(rows, *rows->bytes++, &state));
     }

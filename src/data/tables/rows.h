@@ -19,6 +19,7 @@ typedef struct tri_csv_rows {
     tri_vector first; /* size_t: where each field of the latest row begins in text */
     char *text;       /* fields, each ended by a 0 byte */
     size_t text_nbytes, text_capacity;
+    bool ends[256];     /* bytes that are more than text in a field without quotes */
     int64_t blank_line; /* of an empty line: only the end may follow; 0: none */
 } tri_csv_rows;
 

@@ -207,11 +207,13 @@ static void zip_add(tri_string *archive, tri_string *directory, const char *name
         bytes = packed;
         deflateEnd(&zlib);
     }
+    const uint64_t sum = crc32_z(0, (const unsigned char *)file->text, file->nbytes);
     put(archive, 0x04034b50, 4);
     put(archive, 45, 2);
     put(archive, 0, 2);
     put(archive, deflates ? 8 : 0, 2);
-    put(archive, 0, 8);
+    put(archive, 0, 4);
+    put(archive, sum, 4);
     put(archive, UINT32_MAX, 4);
     put(archive, UINT32_MAX, 4);
     put(archive, strlen(name), 2);
@@ -226,7 +228,8 @@ static void zip_add(tri_string *archive, tri_string *directory, const char *name
     put(directory, 45 | (uint64_t)45 << 16, 4);
     put(directory, 0, 2);
     put(directory, deflates ? 8 : 0, 2);
-    put(directory, 0, 8);
+    put(directory, 0, 4);
+    put(directory, sum, 4);
     put(directory, wide ? UINT32_MAX : nbytes, 4);
     put(directory, wide ? UINT32_MAX : file->nbytes, 4);
     put(directory, strlen(name), 2);
@@ -289,6 +292,45 @@ static void arrays_of_an_archive_are_read_stored_or_deflated(void **state)
     drop_folder(folder);
 }
 
+/* Each byte of an array, stored or deflated. */
+static void a_changed_byte_of_an_array_is_noticed(void **state)
+{
+    (void)state;
+    for (int deflates = 0; deflates < 2; deflates++) {
+        tri_string archive = {0}, plain = {0};
+        make_npy(&plain, 1, X_HEAD, x_values, sizeof(x_values));
+        npz_make(&archive, deflates, false);
+        const size_t first = 30 + strlen("X.npy") + 20;
+        for (size_t i = first; i < first + (deflates ? 40 : plain.nbytes); i++) {
+            tri_data_config config = config_at("a.npz", "npy");
+            tri_source x, y;
+            tri_dataset *dataset = NULL;
+            archive.text[i] = (char)(archive.text[i] ^ 4);
+            assert_int_equal(tri_source_init(&x, archive.text, archive.nbytes, "a.npz"), TRI_OK);
+            assert_int_equal(tri_source_init(&y, archive.text, archive.nbytes, "a.npz"), TRI_OK);
+            tri_status status = tri_npz_narrow(&x, "x.npy");
+            if (status == TRI_OK && tri_npz_narrow(&y, "y.npy") == TRI_OK) {
+                void *samples = NULL, *targets = NULL;
+                status = tri_npy_parse(&config, &x, &y, &dataset);
+                if (status == TRI_OK)
+                    status = read_whole(dataset, &samples, &targets);
+                tri_free(samples);
+                tri_free(targets);
+                tri_dataset_close(dataset);
+            } else {
+                tri_source_fini(&x);
+                tri_source_fini(&y);
+            }
+            if (status != TRI_EFORMAT)
+                fail_msg("deflates %d, byte %zu: status %d", deflates, i - first, status);
+            assert_error_has("a.npz: X.npy: ");
+            archive.text[i] = (char)(archive.text[i] ^ 4);
+        }
+        tri_string_fini(&plain);
+        tri_string_fini(&archive);
+    }
+}
+
 static void damaged_archives_do_no_harm(void **state)
 {
     (void)state;
@@ -332,6 +374,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(arrays_of_an_archive_are_read_stored_or_deflated),
+        cmocka_unit_test(a_changed_byte_of_an_array_is_noticed),
         cmocka_unit_test(damaged_archives_do_no_harm),
         cmocka_unit_test(one_pair_is_split_by_a_fraction),
         cmocka_unit_test(two_pairs_are_training_and_test),
