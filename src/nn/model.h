@@ -100,6 +100,8 @@ tri_status tri_model_build(const tri_yaml *config, tri_shape sample, int64_t cla
  * arithmetic (TRI_ECONFIG). */
 tri_status tri_model_build_split(const tri_yaml *config, tri_model_split split, tri_shape sample, int64_t classes,
                                  tri_model **out);
+/* Whether `config` is that of a model with batch norms, as far as its text says. */
+bool tri_model_has_batch_norms(const tri_yaml *config);
 /* One line a model, for --help. */
 tri_status tri_models_help(tri_string *out);
 

@@ -29,12 +29,12 @@ static const tri_model_row rows[] = {
     {.name = "resnet",
      .does = "residual network: depth 20, 32, 44, 56 for small images, 18, 34, 50 for large ones",
      .fields = {"depth", "sync_batch_norm"},
-     .fields_help = "depth: 20, sync_batch_norm: false",
+     .fields_help = "depth: 20, sync_batch_norm: true unless train.shards is given",
      .build = tri_resnet_build},
     {.name = "vgg",
      .does = "VGG with 11, 13, 16 or 19 layers",
      .fields = {"depth", "batch_norm", "sync_batch_norm", "dropout", "flatten"},
-     .fields_help = "depth: 11, batch_norm: true, sync_batch_norm: false, dropout: 0.5, up to 64x64 pixels 0, "
+     .fields_help = "depth: 11, batch_norm: true, sync_batch_norm: as in resnet, dropout: 0.5, up to 64x64 pixels 0, "
                     "flatten: hwc",
      .build = tri_vgg_build},
     {.name = "gpt2",
@@ -183,6 +183,30 @@ static tri_status tokens_fill(const tri_model_row *row, tri_model_plan *plan)
     TRI_TRY(row->build(plan, &logits));
     tri_model_scope(plan->model, "");
     return tri_model_finish(plan->model);
+}
+
+/* Whether a layer of this name is somewhere in a list of layers. */
+static bool has_layer(const tri_yaml *node, const char *name)
+{
+    for (; node; node = node->next)
+        if ((node->key && strcmp(node->key, name) == 0) ||
+            (node->kind == TRI_YAML_SCALAR && node->text && strcmp(node->text, name) == 0) ||
+            (node->kind != TRI_YAML_SCALAR && has_layer(node->child, name)))
+            return true;
+    return false;
+}
+
+bool tri_model_has_batch_norms(const tri_yaml *config)
+{
+    const tri_yaml *name = tri_yaml_find(config, "name"), *layers = tri_yaml_find(config, "layers");
+    bool norms = true;
+    if (layers)
+        return has_layer(layers->child, "batch_norm");
+    if (!name || name->kind != TRI_YAML_SCALAR)
+        return false;
+    if (strcmp(name->text, "vgg") == 0)
+        return tri_field_bool(config, "batch_norm", &norms) == TRI_OK && norms;
+    return strcmp(name->text, "resnet") == 0;
 }
 
 static tri_status model_fill(const tri_model_row *row, const tri_yaml *config, tri_shape sample, int64_t outputs,

@@ -23,7 +23,9 @@ static int parts_of(const tri_job *job, int rank, tri_tree_part parts[TRI_TREE_M
 
 static tri_status check_one_piece(const tri_job *job)
 {
-    static const char wants[] = "model.sync_batch_norm wants each batch in one piece on all workers";
+    static const char wants[] = "batch norms over the whole batch (model.sync_batch_norm=false: over each shard) want "
+                                "each batch in one piece on "
+                                "all workers";
     const tri_train_config *train = &job->config.train;
     if (job->mesh.pipeline > 1)
         return tri_fail(TRI_ECONFIG, "%s: parallel.pipeline 1, got %d, whose micro-batches follow one another", wants,

@@ -84,6 +84,12 @@ static tri_status norm_check(const tri_job *job, const tri_model *model, const t
                         "got %lld (%lld samples in %lld shards): want fewer shards, a larger train.batch, or "
                         "model.sync_batch_norm=true",
                         length, name, (long long)values, (long long)batch, (long long)shards);
+    if (node->attr.sync && job->rank == 0 && job->elastic.number <= 1)
+        tri_log(
+            TRI_LOG_INFO,
+            "batch norms: mean and variance over the whole batch of %lld samples (model.sync_batch_norm=false: over "
+            "each shard)",
+            (long long)batch);
     if (values < FEW_VALUES && job->rank == 0 && !node->attr.sync)
         tri_log(
             TRI_LOG_WARN,

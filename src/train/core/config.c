@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/fs.h"
+#include "nn/model.h"
 #include "parallel/mesh.h"
 
 #define TRI_OPTION_STRUCT tri_train_config
@@ -351,6 +352,17 @@ static void saves_settle(tri_config *config)
         saves->async = false;
 }
 
+/* Where neither says it, batch norms have mean and variance of the whole batch, as in one process of PyTorch. Local SGD
+ * has no whole batch. */
+static tri_status norms_settle(tri_config *config)
+{
+    const tri_sync_kind sync = config->parallel.sync;
+    if (!config->model || is_given(config, "train.shards") || tri_yaml_find(config->model, "sync_batch_norm") ||
+        sync == TRI_SYNC_LOCAL || sync == TRI_SYNC_DILOCO || !tri_model_has_batch_norms(config->model))
+        return TRI_OK;
+    return tri_yaml_set(&config->arena, config->model, "sync_batch_norm", "true");
+}
+
 tri_status tri_config_load(const char *path, const char *text, const char *const *overrides, tri_config *config)
 {
     *config = (tri_config){0};
@@ -374,6 +386,7 @@ tri_status tri_config_load(const char *path, const char *text, const char *const
     if (config->model && config->model->kind != TRI_YAML_MAP)
         return tri_fail(TRI_ECONFIG, "%s:%d: 'model' wants keys below it, such as 'name: cnn'", origin,
                         config->model->line);
+    TRI_TRY(norms_settle(config));
     return tri_config_model_split(config);
 }
 

@@ -34,7 +34,7 @@ static const char config[] = "model:\n"
                              "    - dropout: 0.2\n"
                              "    - linear: classes\n"
                              "data: {name: synthetic, synthetic_count: 4096, synthetic_width: 32}\n"
-                             "train: {batch: 64, epochs: 1, threads: 1}\n"
+                             "train: {batch: 64, shards: 8, epochs: 1, threads: 1}\n"
                              "optim: {clip_norm: 1}\n";
 
 typedef struct rank_place {

@@ -23,7 +23,7 @@ static const char config[] = "model:\n"
                              "    - flatten\n"
                              "    - linear: classes\n"
                              "data: {name: synthetic, synthetic_count: 4096, synthetic_width: 32}\n"
-                             "train: {batch: 64, epochs: 1, threads: 1}\n"
+                             "train: {batch: 64, shards: 8, epochs: 1, threads: 1}\n"
                              "optim: {lr: 0.1}\n";
 
 static tri_job *open_job(const char *const *overrides)
