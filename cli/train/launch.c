@@ -40,13 +40,14 @@ tri_status tri_train_page_serve(const tri_train_words *words, const tri_monitor_
 
 int tri_train_launch(const tri_train_words *words, tri_worker_roles roles, const tri_monitor_config *monitor)
 {
-    char *argv[1024] = {NULL, "train", (char *)words->config_path, "--out", (char *)words->folder};
+    const char *out = words->out ? words->out_given : words->resume ? words->resume_given : words->folder;
+    char *argv[1024] = {NULL, "train", (char *)words->config_path, "--out", (char *)out};
     int count = 5;
     if (words->keep_on) {
         argv[count++] = "--continue";
     } else if (words->resume) {
         argv[count++] = "--resume";
-        argv[count++] = (char *)words->resume;
+        argv[count++] = (char *)words->resume_given;
     }
     if (words->elastic) {
         argv[count++] = "--elastic";

@@ -104,6 +104,18 @@ static int print_help(void)
     return status == TRI_OK ? 0 : tri_command_fail(status);
 }
 
+/* The files of a run at a URL go there at its end, by whoever began it. */
+static int files_push(int code)
+{
+    tri_cluster_place place;
+    if (tri_cluster_detect(NULL, NULL, &place) != TRI_OK || place.rank != 0 ||
+        strncmp(place.started_by, "trireme", strlen("trireme")) == 0 ||
+        tri_mirror_push_files(given.folder, NULL) == TRI_OK)
+        return code;
+    const int failed = tri_command_fail(tri_fail_context(TRI_EIO, "the files of the run are not uploaded"));
+    return code != 0 ? code : failed;
+}
+
 static int run(int count, char **argv)
 {
     tri_config config = {0};
@@ -132,6 +144,8 @@ static int run(int count, char **argv)
         code = tri_train_launch(&given, roles, &config.monitor);
     else
         code = tri_train_here(&given, &config);
+    if (status == TRI_OK && !given.dry_run && !evaluates)
+        code = files_push(code);
     tri_config_fini(&config);
     return code;
 }

@@ -15,7 +15,8 @@ typedef struct tri_train_words {
         *join, *hosts, *metrics, *page, *trace, *out, *resume, *keep_on, *overwrite, *dry_run;
     const char *config_path;
     const char *const *overrides;
-    char folder[1200]; /* of the run; "": not known yet */
+    const char *out_given, *resume_given; /* as they were given; `out` and `resume` are the folders of URLs here */
+    char folder[1200];                    /* of the run; "": not known yet */
     char resumed_config[1200];
     char metrics_word[128], trace_word[1100], ranks_word[24];
     char batch[48]; /* the word that train.batch auto became; last of the overrides */

@@ -9,10 +9,12 @@
 
 #include "base/fs.h"
 #include "base/log.h"
+#include "base/path.h"
 #include "cli/command.h"
 #include "cli/say.h"
 #include "cli/train/train.h"
 #include "monitor/trace.h"
+#include "storage/storage.h"
 #include "train/core/job.h"
 #include "train/elastic/reform.h"
 
@@ -35,6 +37,53 @@ static tri_status folder_check(const char *flag, const char *folder)
                     strlen(folder));
 }
 
+/* What says where run folders of URLs are: the words of the command line, since the file may be in one of them. */
+static tri_status storage_configure(const tri_train_words *words)
+{
+    static const char section[] = "storage.";
+    tri_storage_config config;
+    tri_options_defaults(&tri_storage_options, &config);
+    for (int i = 0; words->overrides[i]; i++) {
+        const char *word = words->overrides[i], *equals = strchr(word, '=');
+        if (strncmp(word, section, sizeof(section) - 1) != 0)
+            continue;
+        char *field = tri_strndup(word + sizeof(section) - 1, (size_t)(equals - word) - (sizeof(section) - 1));
+        tri_status status = field ? tri_options_set(&tri_storage_options, &config, field, equals + 1) : TRI_ENOMEM;
+        tri_free(field);
+        TRI_TRY_IN(status, "command line");
+    }
+    tri_storage_configure(&config);
+    return TRI_OK;
+}
+
+/* A URL becomes the folder that its files have here. */
+static tri_status folder_settle(const char *flag, const char **folder, const char **given)
+{
+    char *path = NULL;
+    *given = *folder;
+    TRI_TRY(folder_check(flag, *folder));
+    if (!*folder || !tri_path_is_url(*folder))
+        return TRI_OK;
+    TRI_TRY_IN(tri_mirror_folder(*folder, &path), "%s", flag);
+    *folder = path;
+    return folder_check(flag, path);
+}
+
+/* The run that is resumed comes here from its URL. Ranks of a launcher find it here, but for those of other hosts. */
+static tri_status run_fetch(const tri_train_words *words)
+{
+    char path[1300];
+    if (!words->resume || words->resume == words->resume_given)
+        return TRI_OK;
+    snprintf(path, sizeof(path), "%s/config.yaml", words->resume);
+    if (tri_train_is_started() && tri_fs_exists(path))
+        return TRI_OK;
+    TRI_TRY_IN(tri_mirror_pull_files(words->resume, NULL), "--resume");
+    snprintf(path, sizeof(path), "%s/checkpoints", words->resume);
+    TRI_TRY_IN(tri_mirror_pull_newest(path), "--resume");
+    return TRI_OK;
+}
+
 tri_status tri_train_words_read(tri_train_words *words, int count, char **argv)
 {
     int first_override = 0;
@@ -55,16 +104,20 @@ tri_status tri_train_words_read(tri_train_words *words, int count, char **argv)
         argv[count++] = words->trace_word;
     }
     argv[count] = NULL;
-    TRI_TRY(folder_check("--out", words->out));
-    TRI_TRY(folder_check("--resume", words->resume));
+    TRI_TRY(storage_configure(words));
+    TRI_TRY(folder_settle("--out", &words->out, &words->out_given));
+    TRI_TRY(folder_settle("--resume", &words->resume, &words->resume_given));
     if (words->keep_on && (words->resume || !words->out))
         return tri_fail(TRI_ECONFIG, "--continue wants %s",
                         words->resume ? "no --resume beside it" : "--out FOLDER, the run's");
     if (words->overwrite && (words->keep_on || !words->out))
         return tri_fail(TRI_ECONFIG, "--overwrite %s",
                         words->keep_on ? "cannot be combined with --continue" : "requires --out FOLDER");
-    if (words->keep_on)
+    if (words->keep_on) {
         words->resume = words->out;
+        words->resume_given = words->out_given;
+    }
+    TRI_TRY(run_fetch(words));
     if (words->resume && !words->config_path) {
         snprintf(words->resumed_config, sizeof(words->resumed_config), "%s/config.yaml", words->resume);
         words->config_path = words->resumed_config;

@@ -21,7 +21,7 @@
 
 static bool has_bounds(const tri_option *row)
 {
-    return row->low != 0.0 || row->high != 0.0;
+    return row->type != TRI_OPTION_PATH && row->type != TRI_OPTION_TEXT && (row->low != 0.0 || row->high != 0.0);
 }
 
 /* A bound beyond this is written as no bound. */
@@ -273,8 +273,8 @@ tri_status tri_options_set(const tri_option_table *table, void *config, const ch
     option_value parsed = {0};
     if (!value || !parse_value(row, value, &parsed))
         return fail_value(table, row, value ? value : "");
-    if (row->type == TRI_OPTION_PATH)
-        TRI_TRY_IN(tri_path_check(value), "%s.%s", table->section, field);
+    if (row->type == TRI_OPTION_PATH || (row->type == TRI_OPTION_TEXT && row->high > 0))
+        TRI_TRY_IN(row->high > 0 ? tri_place_check(value) : tri_path_check(value), "%s.%s", table->section, field);
     store_value(row, config, value, &parsed);
     return TRI_OK;
 }

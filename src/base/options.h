@@ -7,8 +7,8 @@
  *     X(TYPE, field, "default", low, high, words or NULL, "help")
  *     X(TYPE, field, "default", low, high, words or NULL, "help", "conditions")
  * of TYPE BOOL, INT, REAL, ENUM (one of the words of an enum), COUNT (an integer, or a word), NAME (63 bytes), TEXT
- * (1023 bytes), PATH (a file or folder: 1023 bytes that are no URL) or LIST (1023 bytes: a YAML list in flow form,
- * which its module parses). An option with conditions does something only where all of them are true:
+ * (1023 bytes), PATH (a file or folder; with a high bound of 1, which TEXT may have too, or a URL) or LIST (1023 bytes:
+ * YAML in flow form that its module parses). An option with conditions does something only where all of them are true:
  * "parallel.sync=ps ps.consistency=ssp|async", "optim.schedule!=constant". The module declares
  *     typedef struct tri_optim_config { TRI_OPTIM_OPTIONS(TRI_OPTION_FIELD) } tri_optim_config;
  * and defines in its .c

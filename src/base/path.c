@@ -12,13 +12,39 @@
 
 #define ASIDE_LIMIT 100000
 
-tri_status tri_path_check(const char *path)
+/* Bytes of the scheme of a URL; 0: it is none. */
+static size_t scheme_nbytes(const char *path)
 {
     static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789+-.";
     size_t nbytes = strspn(path, letters);
-    if (nbytes == 0 || strncmp(path + nbytes, "://", 3) != 0)
+    return strncmp(path + nbytes, "://", 3) == 0 ? nbytes : 0;
+}
+
+tri_status tri_path_check(const char *path)
+{
+    size_t nbytes = scheme_nbytes(path);
+    if (nbytes == 0)
         return TRI_OK;
     return tri_fail(TRI_ECONFIG, "%.400s: want a local path, got the URL scheme %.*s://", path, (int)nbytes, path);
+}
+
+bool tri_path_is_url(const char *path)
+{
+    static const char *const schemes[] = {"s3", "http", "https", "file"};
+    size_t nbytes = scheme_nbytes(path);
+    for (size_t i = 0; i < sizeof(schemes) / sizeof(schemes[0]); i++)
+        if (nbytes == strlen(schemes[i]) && strncmp(path, schemes[i], nbytes) == 0)
+            return true;
+    return false;
+}
+
+tri_status tri_place_check(const char *place)
+{
+    size_t nbytes = scheme_nbytes(place);
+    if (nbytes == 0 || tri_path_is_url(place))
+        return TRI_OK;
+    return tri_fail(TRI_ECONFIG, "%.400s: want a path, s3://, http:// or https://, got the URL scheme %.*s://", place,
+                    (int)nbytes, place);
 }
 
 bool tri_path_ends_in(const char *path, const char *ending)

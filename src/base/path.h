@@ -11,6 +11,10 @@
 
 /* TRI_ECONFIG: the path begins with the scheme of a URL, such as s3://, and would become a folder of that name. */
 tri_status tri_path_check(const char *path);
+/* Whether it is a URL of a scheme that src/storage reads: s3, http, https, file. */
+bool tri_path_is_url(const char *path);
+/* TRI_ECONFIG: the path is a URL of another scheme. */
+tri_status tri_place_check(const char *place);
 /* Whether a path has this ending, such as ".csv", in letters of either case. */
 bool tri_path_ends_in(const char *path, const char *ending);
 /* Renames it to the first of path.1, path.2, ... that is free: *to (tri_free). */

@@ -40,7 +40,7 @@ extern const tri_option_table tri_checkpoint_options; /* section "checkpoint" */
 
 /* One place that checkpoints go to. */
 #define TRI_CHECKPOINT_LEVEL_OPTIONS(X)                                                                                \
-    X(PATH, to, "", 0, 0, NULL, "folder, in which the run has a folder of its own")                                    \
+    X(PATH, to, "", 0, 1, NULL, "folder or URL, in which the run has a folder of its own")                             \
     X(INT, every_steps, "0", 0, 1e15, NULL, "steps between checkpoints")                                               \
     X(REAL, every_s, "0", 0, 1e9, NULL, "seconds between checkpoints")                                                 \
     X(INT, keep, "3", 1, 1e6, NULL, "newest checkpoints to keep")                                                      \

@@ -15,6 +15,7 @@
 #include "base/fs.h"
 #include "base/runtime.h"
 #include "checkpoint/draft_files.h"
+#include "storage/storage.h"
 
 #define LOOK_MIN_NS  (2 * TRI_NS_PER_MS)
 #define LOOK_MAX_NS  (50 * TRI_NS_PER_MS)
@@ -328,6 +329,8 @@ tri_status tri_checkpoint_draft_commit(tri_checkpoint_draft *draft, const tri_ch
     TRI_TRY(draft_put_in_place(&draft->names));
     if (tri_checkpoint_prune(&draft->setup.place, draft->setup.step, NULL) != TRI_OK) /* saved all the same */
         tri_log(TRI_LOG_DEBUG, "old checkpoints stay: %s", tri_last_error());
+    TRI_TRY_IN(tri_mirror_push(draft->names.visible, draft->setup.place.keep, draft->setup.place.keep_every),
+               "written to %s, not uploaded", draft->names.visible);
     return TRI_OK;
 }
 

@@ -6,8 +6,10 @@
 #include <string.h>
 
 #include "base/fs.h"
+#include "base/path.h"
 #include "base/yaml.h"
 #include "checkpoint/checkpoint.h"
+#include "storage/storage.h"
 
 #define TRI_OPTION_STRUCT tri_checkpoint_config
 static const tri_option rows[] = {TRI_CHECKPOINT_OPTIONS(TRI_OPTION_ROW)};
@@ -111,8 +113,11 @@ char *tri_checkpoint_level_folder(const tri_checkpoint_level *level, const char 
         nbytes--;
     if (!level->to[0])
         return tri_format("%.*s/checkpoints", (int)nbytes, run_folder);
-    char *name = run_name(run_folder), *folder = name ? tri_format("%s/%s", level->to, name) : NULL;
+    char *name = run_name(run_folder), *place = name ? tri_format("%s/%s", level->to, name) : NULL, *folder = NULL;
+    if (place && tri_mirror_folder(place, &folder) != TRI_OK)
+        folder = NULL;
     tri_free(name);
+    tri_free(place);
     return folder;
 }
 
@@ -145,7 +150,7 @@ void tri_checkpoint_folders_fini(tri_checkpoint_folders *folders)
 /* A place as a list has it, `to` in quotes. */
 static tri_status level_print(const tri_checkpoint_level *level, tri_string *out)
 {
-    char *to = tri_fs_absolute(level->to);
+    char *to = tri_path_is_url(level->to) ? tri_strdup(level->to) : tri_fs_absolute(level->to);
     tri_status status = to ? tri_string_appendf(out, "%s{to: '", out->nbytes > 1 ? ", " : "") : TRI_ENOMEM;
     for (const char *at = to; status == TRI_OK && *at; at++)
         status = tri_string_appendf(out, *at == '\'' ? "''" : "%c", *at);
@@ -166,7 +171,7 @@ tri_status tri_checkpoint_levels_settle(tri_checkpoint_config *config)
     bool relative = false;
     TRI_TRY(tri_checkpoint_levels_read(config, &levels));
     for (int i = 1; i < levels.count; i++)
-        relative = relative || levels.items[i].to[0] != '/';
+        relative = relative || (levels.items[i].to[0] != '/' && !tri_path_is_url(levels.items[i].to));
     if (!relative)
         return TRI_OK;
     tri_status status = tri_string_append(&text, "[");

@@ -12,13 +12,17 @@
 #include "base/log.h"
 #include "base/path.h"
 #include "checkpoint/manifest.h"
+#include "storage/storage.h"
 
 #define MARK        ".run" /* in a further place: the run whose it is, by its path */
 #define MARK_NBYTES 4096
 
-/* The path that a mark has, or would have (tri_free); NULL: none. */
+/* The path or URL that a mark has, or would have (tri_free); NULL: none. */
 static char *real_path(const char *run_folder)
 {
+    char *url = tri_mirror_url(run_folder);
+    if (url)
+        return url;
     char *found = realpath(run_folder, NULL), *path = tri_strdup(found ? found : run_folder);
     free(found);
     return path;
@@ -46,6 +50,7 @@ bool tri_checkpoint_is_others(const char *folder, const char *run_folder)
 
 tri_status tri_checkpoint_own(const char *folder, const char *run_folder)
 {
+    TRI_TRY(tri_mirror_pull_files(folder, MARK));
     if (tri_checkpoint_is_others(folder, run_folder)) {
         char *owner = owner_of(folder);
         tri_status status = tri_fail(TRI_ECONFIG,
@@ -59,6 +64,8 @@ tri_status tri_checkpoint_own(const char *folder, const char *run_folder)
     tri_status status = mine && path && text ? tri_fs_make_folder(folder) : TRI_ENOMEM;
     if (status == TRI_OK)
         status = tri_fs_write_atomic(path, text, strlen(text));
+    if (status == TRI_OK)
+        status = tri_mirror_push_files(folder, MARK);
     tri_free(mine);
     tri_free(path);
     tri_free(text);
@@ -69,6 +76,17 @@ tri_status tri_checkpoint_set_aside(const char *folder)
 {
     char *to = NULL;
     tri_vector list;
+    bool has;
+    TRI_TRY(tri_mirror_has_run(folder, &has));
+    if (has) { /* objects cannot be renamed */
+        char *url = tri_mirror_url(folder);
+        tri_status refused = tri_fail(TRI_ECONFIG,
+                                      "%s has checkpoints of an earlier run: want another place, or --resume with "
+                                      "that run",
+                                      url ? url : folder);
+        tri_free(url);
+        return refused;
+    }
     if (tri_fs_exists(folder) && !tri_fs_is_folder(folder))
         return TRI_OK; /* each save will tell */
     tri_status status = tri_checkpoint_list(folder, &list);

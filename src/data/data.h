@@ -65,11 +65,11 @@ TRI_ENUM(tri_csv_missing)
 
 #define TRI_DATA_OPTIONS(X)                                                                                            \
     X(NAME, name, "", 0, 0, NULL, "a known data set: fashion-mnist (Debian's dataset-fashion-mnist), synthetic")       \
-    X(PATH, path, "", 0, 0, NULL,                                                                                      \
-      "file or folder with the data; for idx: the folder or the common start of the four names")                       \
+    X(PATH, path, "", 0, 1, NULL,                                                                                      \
+      "file, folder or URL of the data; for idx: the folder or the common start of the four names")                    \
     X(ENUM, format, "auto", 0, 0, tri_data_format, "file format of the data")                                          \
-    X(TEXT, test, "0.1", 0, 0, NULL, "test data: a path, or, if the data have no test files, a fraction: 0 to 0.9")    \
-    X(TEXT, validation, "0", 0, 0, NULL,                                                                               \
+    X(TEXT, test, "0.1", 0, 1, NULL, "test data: a path, or, if the data have no test files, a fraction: 0 to 0.9")    \
+    X(TEXT, validation, "0", 0, 1, NULL,                                                                               \
       "validation data, on which the best checkpoint is chosen: a path, or a fraction of the training data; 0: the "   \
       "data's own files for validation, else the test data")                                                           \
     X(ENUM, split, "shuffled", 0, 0, tri_data_split,                                                                   \
@@ -159,7 +159,7 @@ TRI_ENUM(tri_csv_missing)
       "shifted: consecutive windows with a new offset each epoch; fixed: consecutive windows from the first token "    \
       "on; random: random windows, as nanoGPT draws them",                                                             \
       "data.format=tokens")                                                                                            \
-    X(PATH, tokenizer, "auto", 0, 0, NULL,                                                                             \
+    X(PATH, tokenizer, "auto", 0, 1, NULL,                                                                             \
       "byte, char, or the path of a tokenizer.json, an encoder.json or their folder; auto: the tokenizer of "          \
       "model.from or of the run, if there is one, else char",                                                          \
       "data.format=tokens")                                                                                            \

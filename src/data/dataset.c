@@ -6,7 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/path.h"
 #include "data/formats.h"
+#include "storage/storage.h"
 #include "text/tokenizer.h"
 
 #define TRI_OPTION_STRUCT tri_data_config
@@ -150,6 +152,21 @@ static tri_status option_check(const char *key, const char *option)
     return tri_fail(TRI_ECONFIG, "%s: want a fraction from 0 to 0.9, or a path, got '%s'", key, option);
 }
 
+/* What a URL names is read from a local copy. */
+static tri_status place_settle(const char *key, char *place, size_t room)
+{
+    char *path = NULL;
+    TRI_TRY_IN(tri_place_check(place), "%s", key);
+    if (!tri_path_is_url(place))
+        return TRI_OK;
+    TRI_TRY_IN(tri_storage_local(place, &path), "%s", key);
+    tri_status status = strlen(path) < room ? TRI_OK : tri_fail(TRI_ECONFIG, "%s: %s is too long a path", key, path);
+    if (status == TRI_OK)
+        strcpy(place, path);
+    tri_free(path);
+    return status;
+}
+
 /* Options with what data.name stands for, and the format. */
 static tri_status config_settle(const tri_data_config *given, tri_data_config *config, const known_dataset **known,
                                 const tri_dataset_ops **ops)
@@ -164,6 +181,8 @@ static tri_status config_settle(const tri_data_config *given, tri_data_config *c
         return tri_fail(TRI_ECONFIG, "data.name or data.path must say what to learn from");
     TRI_TRY(option_check("data.test", config->test));
     TRI_TRY(option_check("data.validation", config->validation));
+    TRI_TRY(place_settle("data.path", config->path, sizeof(config->path)));
+    TRI_TRY(place_settle("data.tokenizer", config->tokenizer, sizeof(config->tokenizer)));
     return find_format(config, ops);
 }
 

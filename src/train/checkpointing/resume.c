@@ -12,6 +12,7 @@
 
 #include "base/fs.h"
 #include "base/log.h"
+#include "storage/storage.h"
 #include "train/checkpointing/arrays.h"
 #include "train/checkpointing/local_sgd.h"
 #include "train/checkpointing/resume.h"
@@ -77,6 +78,13 @@ tri_status tri_job_newest_find(tri_job *job, const char *run_folder, char **path
     tri_checkpoint_folders folders;
     tri_string skipped = {0};
     TRI_TRY(tri_checkpoint_folders_find(&job->config.checkpoint, run_folder, &folders));
+    for (int i = 0; i < folders.count; i++) {
+        tri_status pulled = tri_mirror_pull_newest(folders.items[i]);
+        if (pulled != TRI_OK) {
+            tri_checkpoint_folders_fini(&folders);
+            return pulled;
+        }
+    }
     for (int i = 0; i < folders.count; i++)
         if (tri_checkpoint_clear(folders.items[i]) != TRI_OK) /* a crash may have left one aside */
             tri_log(TRI_LOG_WARN, "%s: what a crash has left there stays: %s", folders.items[i], tri_last_error());

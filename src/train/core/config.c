@@ -87,7 +87,7 @@ bool tri_config_is_local(const char *key)
                                        "data.index",       "comm.interface", "comm.host",      "comm.report_s",
                                        "comm.flight",      "comm.faults",    "comm.chaos",     "comm.ports",
                                        "comm.mpi_library", "monitor.log",    "monitor.notes"};
-    return is_one_of(key, keys, TRI_COUNT_OF(keys));
+    return strncmp(key, "storage.", strlen("storage.")) == 0 || is_one_of(key, keys, TRI_COUNT_OF(keys));
 }
 
 const tri_config_section tri_config_sections[] = {
@@ -382,6 +382,7 @@ tri_status tri_config_load(const char *path, const char *text, const char *const
         if (strcmp(node->key, "model") != 0)
             TRI_TRY(section_read(config, node, origin));
     saves_settle(config);
+    tri_storage_configure(&config->storage);
     config->model = tri_yaml_find(config->root, "model");
     if (config->model && config->model->kind != TRI_YAML_MAP)
         return tri_fail(TRI_ECONFIG, "%s:%d: 'model' wants keys below it, such as 'name: cnn'", origin,

@@ -18,6 +18,7 @@
 #include "optim/optim.h"
 #include "parallel/sync.h"
 #include "ps/ps.h"
+#include "storage/storage.h"
 
 #define tri_precision_words(W) W(TRI_PRECISION_F32, "f32") W(TRI_PRECISION_BF16, "bf16") W(TRI_PRECISION_F16, "f16")
 TRI_ENUM(tri_precision)
@@ -124,6 +125,7 @@ tri_dtype tri_precision_dtype(tri_precision precision);
     X(comm, no_row_decides)                                                                                            \
     X(net, no_row_decides)                                                                                             \
     X(checkpoint, no_row_decides)                                                                                      \
+    X(storage, no_row_decides)                                                                                         \
     X(monitor, no_row_decides)
 
 /* Globs over names of parameters. */
@@ -138,7 +140,8 @@ typedef struct tri_config {
     TRI_CONFIG_SECTIONS(TRI_CONFIG_FIELD)
 #undef TRI_CONFIG_FIELD
     tri_yaml *model;             /* the map under `model:`, without the three that follow */
-    const char *from;            /* model.from: weights to begin with; NULL: none */
+    const char *from;            /* model.from: weights to begin with; NULL: none. Of a URL the local copy; */
+    const char *from_given;      /* and what was given */
     tri_patterns freeze, reinit; /* model.freeze, model.reinit */
     tri_yaml *root;              /* everything that was given, file and command line */
     bool batch_auto;             /* train.batch is auto, and not found yet */

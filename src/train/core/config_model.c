@@ -56,6 +56,17 @@ static tri_status patterns_read(tri_config *config, const char *key, tri_pattern
     return patterns->count > 0 ? TRI_OK : wants_patterns(node);
 }
 
+/* What a URL names is read from a local copy. */
+static tri_status from_settle(tri_config *config)
+{
+    char *path = NULL;
+    TRI_TRY(tri_place_check(config->from));
+    TRI_TRY(tri_storage_local_run(config->from, true, &path));
+    config->from = tri_arena_strdup(&config->arena, path);
+    tri_free(path);
+    return config->from ? TRI_OK : TRI_ENOMEM;
+}
+
 tri_status tri_config_model_split(tri_config *config)
 {
     if (!config->model)
@@ -63,9 +74,9 @@ tri_status tri_config_model_split(tri_config *config)
     const tri_yaml *from = child_take(config->model, "from");
     if (from && (from->kind != TRI_YAML_SCALAR || !from->text[0]))
         return tri_fail(TRI_ECONFIG, "model.from: want a folder or a safetensors file");
-    config->from = from ? from->text : NULL;
+    config->from = config->from_given = from ? from->text : NULL;
     if (config->from)
-        TRI_TRY_IN(tri_path_check(config->from), "model.from");
+        TRI_TRY_IN(from_settle(config), "model.from");
     TRI_TRY(patterns_read(config, "freeze", &config->freeze));
     TRI_TRY(patterns_read(config, "reinit", &config->reinit));
     if (config->reinit.count > 0 && !config->from)
@@ -173,7 +184,7 @@ tri_status tri_config_model_print(const tri_config *config, tri_string *out)
         TRI_TRY(tri_yaml_print(config->model, 2, out));
     if (config->from) {
         TRI_TRY(tri_string_append(out, "  from: "));
-        TRI_TRY(print_quoted(config->from, out));
+        TRI_TRY(print_quoted(config->from_given, out));
         TRI_TRY(tri_string_append(out, "\n"));
     }
     TRI_TRY(print_patterns("freeze", &config->freeze, out));

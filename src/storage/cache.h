@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * cache.h: local copies of objects, and which of a run's objects are copied.
+ */
+#ifndef TRI_STORAGE_CACHE_H
+#define TRI_STORAGE_CACHE_H
+
+#include "storage/storage.h"
+
+/* A folder of the cache (tri_free). */
+char *tri_cache_folder(const char *below);
+/* The name of what has this URL and these entries (tri_free). */
+char *tri_cache_name(const tri_storage *storage, const tri_storage_entry *entries, size_t count);
+/* The path of a copy of the entries (tri_free), which stays as long as this process. */
+tri_status tri_cache_fetch(tri_storage *storage, const tri_vector *entries, char **path);
+/* tri_storage_local() as things are now; `choose` (may be NULL) leaves entries out. */
+tri_status tri_cache_place(const char *place, void (*choose)(tri_vector *entries), char **path);
+/* Leaves out checkpoints without a manifest (a save that was killed), logs and, if `newest`, all checkpoints but the
+ * newest and the best. */
+void tri_cache_choose_checkpoints(tri_vector *entries, bool newest);
+
+#endif
