@@ -52,6 +52,7 @@ typedef struct tri_context {
     size_t bottom_nbytes;
     void *fake_stack; /* AddressSanitizer's, while switched away */
     void *race_fiber; /* ThreadSanitizer's */
+    bool unordered;   /* a switch to it is no edge for ThreadSanitizer: whoever switches says what comes before what */
     unsigned number;  /* valgrind's, of the stack */
     int error_number; /* errno, while switched away */
 } tri_context;

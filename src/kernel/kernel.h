@@ -175,6 +175,7 @@ typedef struct tri_op_call {
     const int64_t *first_sample; /* [shards] number of the first sample within the global batch: keys of dropout */
     tri_op_ranks *across;        /* of ops with attr.ranks above 1 */
     tri_op_batch *batch;         /* of ops with attr.sync; NULL: the run has all shards */
+    struct tri_gpu_queue *queue; /* kind "cuda": takes the launches (kernel/gpu/launch.h) */
     const tri_place_span *spans; /* kind "tokens": [span_count], of all shards */
     int span_count;
     int64_t kept_first; /* what this op keeps lies there in span.kept */
@@ -222,7 +223,8 @@ typedef struct tri_kernel_ops {
     bool half;             /* takes values in bf16 too, any of them */
     bool f16;              /* the same for f16 */
     bool pools;            /* takes attr.pool, and is faster so than with a pool behind it */
-    bool view;             /* output may be input[0] itself, and go on being read as that; both gradients may be one */
+    bool gpu;  /* pointers of calls, but for rows, first_sample and parts, are into memory of call->queue's device */
+    bool view; /* output may be input[0] itself, and go on being read as that; both gradients may be one */
 } tri_kernel_ops;
 
 struct tri_kernel {
@@ -273,8 +275,9 @@ const tri_op_ops *tri_op_row(tri_op op);
 
 /* Picks the first row of the kind's list that can, plans it. kind: "cpu" (Winograd, oneDNN, own tiles, reference),
  * "dnnl" (the same without Winograd), "tiles" (without both) or "reference"; "tokens": forward alone, a shard is one
- * token of a sequence and knows its place. A row whose plan says TRI_EUNSUPPORTED
- * (this oneDNN has nothing fast) gives way to the next one, which has the same flags. */
+ * token of a sequence and knows its place; "cuda": launches on a GPU, where it has a row: no reference stands behind. A
+ * row whose plan says TRI_EUNSUPPORTED (this oneDNN has nothing fast) gives way to the next one, which has the same
+ * flags. */
 tri_status tri_kernel_plan(const char *kind, const tri_op_desc *desc, tri_kernel *kernel);
 void tri_kernel_forward(const tri_kernel *kernel, const tri_op_call *call);
 void tri_kernel_backward(const tri_kernel *kernel, const tri_op_call *call);

@@ -204,7 +204,7 @@ const tri_op_ops tri_op_positions = {
 };
 
 /* Turns of pair i in one step along the sample; long waves slower where the context was stretched (Llama 3). */
-static double rope_frequency(const tri_op_desc *desc, int64_t i, int64_t width)
+double tri_rope_frequency(const tri_op_desc *desc, int64_t i, int64_t width)
 {
     const tri_op_attr *a = &desc->attr;
     const double plain = pow((double)a->theta, -2.0 * (double)i / (double)width);
@@ -225,7 +225,7 @@ void tri_rope_table(const tri_op_desc *desc, float *table)
     const tri_heads h = tri_heads_make(desc);
     const int64_t half = h.width / 2;
     for (int64_t i = 0; i < half; i++) {
-        const double frequency = rope_frequency(desc, i, h.width);
+        const double frequency = tri_rope_frequency(desc, i, h.width);
         for (int64_t t = 0; t < h.length; t++) {
             table[t * half + i] = (float)cos((double)t * frequency);
             table[(h.length + t) * half + i] = (float)sin((double)t * frequency);

@@ -109,6 +109,8 @@ typedef struct tri_heads {
 } tri_heads;
 tri_heads tri_heads_make(const tri_op_desc *desc);
 
+/* Angle of pair i of a head in one step along the sample. */
+double tri_rope_frequency(const tri_op_desc *desc, int64_t i, int64_t width);
 /* Cosines, then sines, of the angles of rope: each [length][width / 2]. */
 void tri_rope_table(const tri_op_desc *desc, float *table);
 /* Plan and release of both rows: the state is that table. */

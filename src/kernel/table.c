@@ -14,6 +14,7 @@
 #ifdef TRI_HAVE_DNNL
 #include "kernel/cpu/dnnl.h"
 #endif
+#include "kernel/gpu/rows.h"
 #include "kernel/half.h"
 
 static const struct {
@@ -32,17 +33,16 @@ static const tri_kernel_ops *const dnnl_rows[] = {TRI_DNNL_ROWS(ROW_ADDRESS) TRI
 static const tri_kernel_ops *const cpu_rows[] = {TRI_WINO_ROWS(ROW_ADDRESS) TRI_DNNL_ROWS(ROW_ADDRESS)
                                                      TRI_CPU_ROWS(ROW_ADDRESS) NULL};
 
+static const tri_kernel_ops *const gpu_rows[] = {TRI_GPU_ROWS(ROW_ADDRESS) NULL};
 static const tri_kernel_ops *const token_rows[] = {TRI_TOKEN_ROWS(ROW_ADDRESS) TRI_CPU_ROWS(ROW_ADDRESS) NULL};
 
-/* Each ends in the op's own reference. */
+/* Each but that of a GPU ends in the op's own reference. */
 static const struct {
     const char *kind;
     const tri_kernel_ops *const *rows;
-} kinds[] = {{"cpu", cpu_rows},
-             {"dnnl", dnnl_rows},
-             {"tiles", tiles_rows},
-             {"tokens", token_rows},
-             {"reference", reference_rows}};
+    bool gpu;
+} kinds[] = {{"cpu", cpu_rows, false},      {"dnnl", dnnl_rows, false}, {"tiles", tiles_rows, false},
+             {"tokens", token_rows, false}, {"cuda", gpu_rows, true},   {"reference", reference_rows, false}};
 
 const char *tri_op_name(tri_op op)
 {
@@ -86,7 +86,7 @@ static const tri_kernel_ops *choose_after(const char *kind, const tri_op_desc *d
                 return *row;
             }
         }
-        return last == NULL && row_can(&op->reference, desc) ? &op->reference : NULL;
+        return last == NULL && !kinds[i].gpu && row_can(&op->reference, desc) ? &op->reference : NULL;
     }
     return NULL;
 }
@@ -107,8 +107,8 @@ tri_status tri_kernel_plan(const char *kind, const tri_op_desc *desc, tri_kernel
     *kernel = (tri_kernel){.desc = *desc};
     const tri_kernel_ops *ops = tri_kernel_choose(kind, desc);
     if (ops == NULL) {
-        return tri_fail(TRI_EINVAL, "kernel: want a kind of cpu or reference and a known op, got %s for %s", kind,
-                        tri_op_name(desc->op));
+        return tri_fail(TRI_EINVAL, "kernel: want a kind of cpu, cuda or reference that knows the op, got %s for %s",
+                        kind, tri_op_name(desc->op));
     }
     if (desc->max_shards < 1 || desc->threads < 1) {
         return tri_fail(TRI_EINVAL, "%s: want at least 1 shard and 1 thread, got %d and %d", tri_op_name(desc->op),
@@ -161,11 +161,11 @@ static void scale_all(int threads, float *x, float factor, int64_t count)
 }
 
 /* What begins the gradients of all others, times loss_scale. Values of 16 bits run through the adapter, whose row for
- * f32 comes here before they are rounded. */
+ * f32 comes here before they are rounded. Rows of a GPU scale on their own. */
 static void loss_scale(const tri_kernel *kernel, const tri_op_call *call)
 {
     const tri_op_desc *desc = &kernel->desc;
-    if (!tri_op_row(desc->op)->begins_gradient || call->loss_scale == 0 || call->loss_scale == 1 ||
+    if (kernel->ops->gpu || !tri_op_row(desc->op)->begins_gradient || call->loss_scale == 0 || call->loss_scale == 1 ||
         tri_op_desc_is_half(desc)) {
         return;
     }

@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * elementwise.cu: flat arrays: fill, cast, scale, add; the canonical tree over shards; the norm of a gradient.
+ */
+#include "kernel/gpu/gpu.h"
+
+GPU_KERNEL(fill)
+{
+    for (int k = 0; k < TRI_GPU_EACH; k++) {
+        const int64_t i = gpu_first() + (int64_t)k * gpu_nx();
+        if (i < a.count) {
+            a.out[i] = a.value;
+        }
+    }
+}
+
+GPU_KERNEL(cast)
+{
+    for (int k = 0; k < TRI_GPU_EACH; k++) {
+        const int64_t i = gpu_first() + (int64_t)k * gpu_nx();
+        if (i < a.count) {
+            gpu_store(a.to, i, gpu_load(a.from, i));
+        }
+    }
+}
+
+GPU_KERNEL(scale)
+{
+    for (int k = 0; k < TRI_GPU_EACH; k++) {
+        const int64_t i = gpu_first() + (int64_t)k * gpu_nx();
+        if (i < a.count) {
+            a.x[i] *= a.factor;
+        }
+    }
+}
+
+GPU_KERNEL(add)
+{
+    for (int k = 0; k < TRI_GPU_EACH; k++) {
+        const int64_t i = gpu_first() + (int64_t)k * gpu_nx();
+        if (i < a.count) {
+            gpu_store(a.out, i, gpu_load(a.a, i) + gpu_load(a.b, i));
+        }
+    }
+}
+
+/* Sums of 2, 4, .. leaves, written out so that no compiler keeps a stack of them in memory. */
+#define FOLD(count, half)                                                                                              \
+    GPU_FN float fold##count(const float *leaf, int64_t stride)                                                        \
+    {                                                                                                                  \
+        return fold##half(leaf, stride) + fold##half(leaf + half * stride, stride);                                    \
+    }
+GPU_FN float fold1(const float *leaf, int64_t stride)
+{
+    (void)stride;
+    return *leaf;
+}
+FOLD(2, 1)
+FOLD(4, 2)
+FOLD(8, 4)
+FOLD(16, 8)
+
+/* Whole subtrees of 16, and the tree over at most four of them. */
+GPU_FN float fold_all(const float *leaf, int64_t stride, int count)
+{
+    float sum;
+    switch (count) {
+    case 1:
+        return fold1(leaf, stride);
+    case 2:
+        return fold2(leaf, stride);
+    case 4:
+        return fold4(leaf, stride);
+    case 8:
+        return fold8(leaf, stride);
+    default:
+        break;
+    }
+    sum = fold16(leaf, stride);
+    if (count >= 32) {
+        sum += fold16(leaf + 16 * stride, stride);
+    }
+    if (count >= 64) {
+        const float third = fold16(leaf + 32 * stride, stride);
+        sum += third + fold16(leaf + 48 * stride, stride);
+    }
+    return sum;
+}
+
+GPU_KERNEL(fold)
+{
+    const int64_t i = gpu_thread_x();
+    const int part = gpu_by();
+    if (i < a.count) {
+        const float sum = fold_all(a.leaves + a.first[part] * a.stride + i, a.stride, a.leaf_count[part]) * a.factor;
+        float *const out = a.out[part] + i;
+        *out = a.adds ? *out + sum : sum;
+    }
+}
+
+typedef struct square_lanes {
+    double lane[TRI_GPU_THREADS];
+} square_lanes;
+
+/* Each thread has every 256th element; then a tree over the threads. */
+GPU_KERNEL(squares)
+{
+    GPU_SHARED(square_lanes, shared);
+    const int tx = gpu_tx(), nx = gpu_nx();
+    double sum = 0;
+    for (int k = 0; k < 4096 / TRI_GPU_THREADS; k++) {
+        const int64_t i = (int64_t)gpu_bx() * 4096 + k * nx + tx;
+        const double x = i < a.count ? (double)a.x[i] : 0;
+        sum += x * x;
+    }
+    shared->lane[tx] = sum;
+    gpu_sync();
+    for (int step = nx / 2; step > 0; step /= 2) {
+        if (tx < step) {
+            shared->lane[tx] += shared->lane[tx + step];
+        }
+        gpu_sync();
+    }
+    if (tx == 0) {
+        a.blocks[gpu_bx()] = shared->lane[0];
+    }
+}
+
+GPU_KERNEL(tree)
+{
+    for (int64_t step = 1; step < a.count; step *= 2) {
+        for (int64_t i = 2 * step * gpu_tx(); i + step < a.count; i += 2 * step * gpu_nx()) {
+            a.blocks[i] += a.blocks[i + step];
+        }
+        gpu_sync();
+    }
+}

@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * flat.c: launches over flat arrays.
+ */
+#include "kernel/gpu/flat.h"
+
+#include "base/status.h"
+#include "kernel/kernel.h"
+
+#define SPAN ((int64_t)TRI_GPU_THREADS * TRI_GPU_EACH) /* elements of a block of an elementwise kernel */
+
+const char *tri_gpu_kernel_name(tri_gpu_kernel kernel)
+{
+    static const char *const names[] = {
+#define NAME(name) #name,
+        TRI_GPU_KERNELS(NAME)
+#undef NAME
+    };
+    return (unsigned)kernel < TRI_GPU_KERNEL_COUNT ? names[kernel] : "?";
+}
+
+tri_gpu_value tri_gpu_value_make(const void *data, tri_dtype dtype)
+{
+    return (tri_gpu_value){(void *)(uintptr_t)data, dtype == TRI_BF16  ? TRI_GPU_BF16
+                                                    : dtype == TRI_F16 ? TRI_GPU_F16
+                                                                       : TRI_GPU_F32};
+}
+
+void tri_gpu_run(tri_gpu_queue *queue, tri_gpu_kernel kernel, int64_t blocks, int y, int z, int threads,
+                 const void *args, size_t args_nbytes)
+{
+    const tri_gpu_launch launch = {
+        .kernel = kernel, .grid = {blocks, y, z}, .threads = threads, .args = args, .args_nbytes = args_nbytes};
+    if (queue->status == TRI_OK && blocks > 0 && y > 0 && z > 0) {
+        queue->status = queue->launch(queue->arg, &launch);
+    }
+}
+
+static void run_flat(tri_gpu_queue *queue, tri_gpu_kernel kernel, int64_t count, const void *args, size_t args_nbytes)
+{
+    tri_gpu_run(queue, kernel, (count + SPAN - 1) / SPAN, 1, 1, TRI_GPU_THREADS, args, args_nbytes);
+}
+
+void tri_gpu_fill(tri_gpu_queue *queue, float *out, float value, int64_t count)
+{
+    const tri_gpu_fill_args args = {out, value, count};
+    run_flat(queue, tri_gpu_kernel_fill, count, &args, sizeof args);
+}
+
+void tri_gpu_cast(tri_gpu_queue *queue, tri_gpu_value to, tri_gpu_value from, int64_t count)
+{
+    const tri_gpu_cast_args args = {to, from, count};
+    run_flat(queue, tri_gpu_kernel_cast, count, &args, sizeof args);
+}
+
+void tri_gpu_scale(tri_gpu_queue *queue, float *x, float factor, int64_t count)
+{
+    const tri_gpu_scale_args args = {x, factor, count};
+    run_flat(queue, tri_gpu_kernel_scale, count, &args, sizeof args);
+}
+
+void tri_gpu_add(tri_gpu_queue *queue, tri_gpu_value out, tri_gpu_value a, tri_gpu_value b, int64_t count)
+{
+    const tri_gpu_add_args args = {out, a, b, count};
+    run_flat(queue, tri_gpu_kernel_add, count, &args, sizeof args);
+}
+
+void tri_gpu_fold(tri_gpu_queue *queue, const float *leaves, int64_t stride, int64_t count, const tri_tree_part *parts,
+                  int part_count, float *const *out, float factor, bool adds)
+{
+    tri_gpu_fold_args args = {.leaves = leaves, .stride = stride, .count = count, .factor = factor, .adds = adds};
+    TRI_ASSERT(part_count <= TRI_GPU_SHARDS);
+    for (int part = 0; part < part_count; part++) {
+        args.first[part] = (int32_t)parts[part].first;
+        args.leaf_count[part] = (int32_t)parts[part].count;
+        args.out[part] = out[part];
+    }
+    tri_gpu_run(queue, tri_gpu_kernel_fold, (count + TRI_GPU_THREADS - 1) / TRI_GPU_THREADS, part_count, 1,
+                TRI_GPU_THREADS, &args, sizeof args);
+}
+
+void tri_gpu_squares(tri_gpu_queue *queue, const float *x, int64_t count, double *blocks)
+{
+    const tri_gpu_squares_args args = {x, count, blocks};
+    tri_gpu_run(queue, tri_gpu_kernel_squares, (count + TRI_NORM_BLOCK - 1) / TRI_NORM_BLOCK, 1, 1, TRI_GPU_THREADS,
+                &args, sizeof args);
+}
+
+void tri_gpu_tree(tri_gpu_queue *queue, double *blocks, int64_t count)
+{
+    const tri_gpu_tree_args args = {blocks, count};
+    tri_gpu_run(queue, tri_gpu_kernel_tree, 1, 1, 1, TRI_GPU_THREADS, &args, sizeof args);
+}
+
+void tri_gpu_step(tri_gpu_queue *queue, const tri_gpu_step_args *args)
+{
+    run_flat(queue, tri_gpu_kernel_step, args->count, args, sizeof *args);
+}

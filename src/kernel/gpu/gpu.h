@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * gpu.h: what kernels (*.cu) are written in: one text for nvcc, for clang without the CUDA SDK, and for the host.
+ *
+ * A kernel is C in the subset that is C++ too. Its arguments are one struct by value; the block's shared memory is one
+ * object. On the host each CUDA thread is a fiber (tests/gpu/emulator.c), and the same additions give the same bits:
+ * nothing is contracted (-fmad=false, -ffp-contract=off), gpu_fma() stands where a fused operation is wanted, and the
+ * functions of mathematics are ours (math.h).
+ */
+#ifndef TRI_KERNEL_GPU_GPU_H
+#define TRI_KERNEL_GPU_GPU_H
+
+#include <stdint.h>
+
+#include "kernel/gpu/args.h"
+
+#if defined(__CUDACC__) && !defined(TRI_GPU_BARE) /* nvcc */
+#define GPU_KERNEL(name)                                                                                               \
+    extern "C" __global__ void __launch_bounds__(TRI_GPU_THREADS)                                                      \
+        tri_cuda_##name(const __grid_constant__ tri_gpu_##name##_args a)
+#define GPU_FN static __device__ __forceinline__
+#define GPU_SHARED(type, name)                                                                                         \
+    __shared__ type name##_memory;                                                                                     \
+    type *const name = &name##_memory
+#define gpu_tx()           ((int)threadIdx.x)
+#define gpu_bx()           ((int)blockIdx.x)
+#define gpu_by()           ((int)blockIdx.y)
+#define gpu_bz()           ((int)blockIdx.z)
+#define gpu_nx()           ((int)blockDim.x)
+#define gpu_sync()         __syncthreads()
+#define gpu_sync_warp()    __syncwarp()
+#define gpu_lane(v, l)     __shfl_sync(0xffffffffu, v, l)
+#define gpu_xor(v, m)      __shfl_xor_sync(0xffffffffu, v, m)
+#define gpu_sqrt(x)        __fsqrt_rn(x)
+#define gpu_fma(x, y, z)   __fmaf_rn(x, y, z)
+#define gpu_fma64(x, y, z) __fma_rn(x, y, z)
+#define GPU_UNROLL         _Pragma("unroll")
+#define GPU_DEVICE         1
+#elif defined(TRI_GPU_BARE) /* clang -x cuda -nocudainc -nocudalib */
+#define GPU_KERNEL(name) extern "C" __attribute__((global)) void tri_cuda_##name(const tri_gpu_##name##_args a)
+#define GPU_FN           static __attribute__((device, always_inline)) inline
+#define GPU_SHARED(type, name)                                                                                         \
+    __attribute__((shared)) static type name##_memory;                                                                 \
+    type *const name = &name##_memory
+#define gpu_tx()           ((int)__nvvm_read_ptx_sreg_tid_x())
+#define gpu_bx()           ((int)__nvvm_read_ptx_sreg_ctaid_x())
+#define gpu_by()           ((int)__nvvm_read_ptx_sreg_ctaid_y())
+#define gpu_bz()           ((int)__nvvm_read_ptx_sreg_ctaid_z())
+#define gpu_nx()           ((int)__nvvm_read_ptx_sreg_ntid_x())
+#define gpu_sync()         __syncthreads()
+#define gpu_sync_warp()    __nvvm_bar_warp_sync(0xffffffffu)
+#define gpu_lane(v, l)     __nvvm_shfl_sync_idx_f32(0xffffffffu, v, l, 0x1f)
+#define gpu_xor(v, m)      __nvvm_shfl_sync_bfly_f32(0xffffffffu, v, m, 0x1f)
+#define gpu_sqrt(x)        __nvvm_sqrt_rn_f(x)
+#define gpu_fma(x, y, z)   __nvvm_fma_rn_f(x, y, z)
+#define gpu_fma64(x, y, z) __nvvm_fma_rn_d(x, y, z)
+#define GPU_UNROLL         _Pragma("unroll")
+#define GPU_DEVICE         1
+#else /* the host */
+#include <math.h>
+#include <stddef.h>
+
+#include "tensor/half.h"
+
+typedef struct gpu_thread {
+    int tx, bx, by, bz, nx;
+} gpu_thread;
+extern gpu_thread gpu_now; /* the CUDA thread that runs */
+void gpu_sync(void);
+void gpu_sync_warp(void);
+float gpu_lane(float v, int lane);
+void *gpu_shared(size_t nbytes);
+/* d += a b of one tensor-core step of a warp: m16n8k16; type: TRI_GPU_BF16, TRI_GPU_F16. */
+void gpu_mma(int type, float *d, const uint32_t *a, const uint32_t *b);
+#define GPU_KERNEL(name)                                                                                               \
+    static void name##_body(const tri_gpu_##name##_args a);                                                            \
+    void tri_cuda_##name(const void *args);                                                                            \
+    void tri_cuda_##name(const void *args)                                                                             \
+    {                                                                                                                  \
+        name##_body(*(const tri_gpu_##name##_args *)args);                                                             \
+    }                                                                                                                  \
+    static void name##_body(const tri_gpu_##name##_args a)
+#define GPU_FN                 static inline
+#define GPU_SHARED(type, name) type *const name = (type *)gpu_shared(sizeof(type))
+#define gpu_tx()               (gpu_now.tx)
+#define gpu_bx()               (gpu_now.bx)
+#define gpu_by()               (gpu_now.by)
+#define gpu_bz()               (gpu_now.bz)
+#define gpu_nx()               (gpu_now.nx)
+#define gpu_xor(v, m)          gpu_lane(v, (gpu_now.tx & 31) ^ (m))
+#define gpu_sqrt(x)            sqrtf(x)
+#define gpu_fma(x, y, z)       fmaf(x, y, z)
+#define gpu_fma64(x, y, z)     fma(x, y, z)
+#define GPU_UNROLL
+#endif
+
+GPU_FN uint32_t gpu_bits(float x)
+{
+    uint32_t bits;
+    __builtin_memcpy(&bits, &x, sizeof bits);
+    return bits;
+}
+
+GPU_FN float gpu_float(uint32_t bits)
+{
+    float x;
+    __builtin_memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+#define GPU_LEAST gpu_float(0xff800000u) /* minus infinity */
+
+/* To nearest even; a NaN stays one. */
+GPU_FN uint16_t gpu_to_bf16(float x)
+{
+    const uint32_t bits = gpu_bits(x);
+    const uint32_t rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
+    return (uint16_t)((bits & 0x7fffffffu) > 0x7f800000u ? (bits >> 16) | 0x40u : rounded);
+}
+
+#ifdef GPU_DEVICE
+GPU_FN float gpu_from_f16(uint16_t bits)
+{
+    float x;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(bits));
+    return x;
+}
+
+GPU_FN uint16_t gpu_to_f16(float x)
+{
+    uint16_t bits;
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(x));
+    return bits;
+}
+
+GPU_FN void gpu_mma(int type, float *d, const uint32_t *a, const uint32_t *b)
+{
+    if (type == TRI_GPU_BF16) {
+        asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+            : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+            : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+    } else {
+        asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+            : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+            : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+    }
+}
+#else
+#define gpu_from_f16(bits) half_from_f16(bits)
+#define gpu_to_f16(x)      half_to_f16(x)
+#endif
+
+GPU_FN float gpu_from_half(uint16_t bits, int type)
+{
+    return type == TRI_GPU_BF16 ? gpu_float((uint32_t)bits << 16) : gpu_from_f16(bits);
+}
+
+GPU_FN uint16_t gpu_to_half(float x, int type)
+{
+    return type == TRI_GPU_BF16 ? gpu_to_bf16(x) : gpu_to_f16(x);
+}
+
+/* Element i of an array of that type. */
+GPU_FN float gpu_load(tri_gpu_value v, int64_t i)
+{
+    return v.type == TRI_GPU_F32 ? ((const float *)v.data)[i] : gpu_from_half(((const uint16_t *)v.data)[i], v.type);
+}
+
+GPU_FN void gpu_store(tri_gpu_value v, int64_t i, float x)
+{
+    if (v.type == TRI_GPU_F32) {
+        ((float *)v.data)[i] = x;
+    } else {
+        ((uint16_t *)v.data)[i] = gpu_to_half(x, v.type);
+    }
+}
+
+/* Number of this thread along x, and the place of its first element where each thread has TRI_GPU_EACH of them, a
+ * block's width apart. */
+GPU_FN int64_t gpu_thread_x(void)
+{
+    return (int64_t)gpu_bx() * gpu_nx() + gpu_tx();
+}
+
+GPU_FN int64_t gpu_first(void)
+{
+    return (int64_t)gpu_bx() * gpu_nx() * TRI_GPU_EACH + gpu_tx();
+}
+
+/* Sums and maxima over a warp; every lane gets them. */
+GPU_FN float gpu_warp_sum(float v)
+{
+    GPU_UNROLL
+    for (int m = 16; m > 0; m >>= 1) {
+        v += gpu_xor(v, m);
+    }
+    return v;
+}
+
+GPU_FN float gpu_larger(float a, float b)
+{
+    return a > b || a != a ? a : b; /* NaN wins */
+}
+
+GPU_FN float gpu_warp_max(float v)
+{
+    GPU_UNROLL
+    for (int m = 16; m > 0; m >>= 1) {
+        v = gpu_larger(v, gpu_xor(v, m));
+    }
+    return v;
+}
+
+/* Sum over a block; `part` is shared, of at least 32 floats, and free again on return. */
+GPU_FN float gpu_block_sum(float v, float *part)
+{
+    const int lane = gpu_tx() & 31, warp = gpu_tx() >> 5, warps = gpu_nx() >> 5;
+    v = gpu_warp_sum(v);
+    if (lane == 0) {
+        part[warp] = v;
+    }
+    gpu_sync();
+    v = gpu_warp_sum(lane < warps ? part[lane] : 0.0f);
+    gpu_sync();
+    return v;
+}
+
+#endif

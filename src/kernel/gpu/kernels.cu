@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * kernels.cu: all kernels as one module.
+ */
+#include "kernel/gpu/attention.cu"
+#include "kernel/gpu/elementwise.cu"
+#include "kernel/gpu/gemm.cu"
+#include "kernel/gpu/loss.cu"
+#include "kernel/gpu/map.cu"
+#include "kernel/gpu/norm.cu"
+#include "kernel/gpu/optim.cu"
+#include "kernel/gpu/pool.cu"

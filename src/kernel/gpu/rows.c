@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * rows.c: what rows of kind "cuda" share.
+ */
+#include "kernel/gpu/rows.h"
+
+#include "base/status.h"
+
+#define MOST_BATCH 65535 /* blocks along z */
+
+tri_status tri_gpu_plan(const tri_op_desc *desc, tri_kernel *kernel)
+{
+    (void)kernel;
+    if (desc->max_shards > TRI_GPU_SHARDS) {
+        return tri_fail(TRI_EUNSUPPORTED, "%s: want at most %d shards at once on a GPU, got %d", tri_op_name(desc->op),
+                        TRI_GPU_SHARDS, desc->max_shards);
+    }
+    return TRI_OK;
+}
+
+void tri_gpu_valid(const tri_op_call *call, int64_t each, int64_t valid[TRI_GPU_SHARDS])
+{
+    for (int s = 0; s < call->shards; s++) {
+        valid[s] = call->rows[s] * each;
+    }
+}
+
+void tri_gpu_leaves(const tri_kernel *kernel, const tri_op_call *call, int p, const float *leaves, int64_t stride,
+                    int64_t count)
+{
+    if (tri_call_wants_dparam(call, p)) {
+        tri_gpu_fold(call->queue, leaves, stride, count, call->parts, call->part_count, call->dparam[p], 1.0f,
+                     kernel->desc.adds);
+    }
+}
+
+int64_t tri_gpu_columns_count(const tri_op_desc *desc, int64_t rows, int64_t width, int kinds)
+{
+    return tri_align_count(desc->max_shards * width * (2 * tri_int64_ceil(rows, TRI_GPU_CHUNK) + kinds));
+}
+
+float *tri_gpu_columns(const tri_op_call *call, tri_gpu_columns_args *args, int kinds, float epsilon, float *scratch)
+{
+    const int64_t chunks = tri_int64_ceil(args->rows, TRI_GPU_CHUNK);
+    float *const out = scratch + call->shards * chunks * 2 * args->width;
+    tri_gpu_columns_sum_args sum = {.partial = scratch,
+                                    .out = out,
+                                    .batch_stats = (float *)(uintptr_t)args->batch_stats,
+                                    .mode = args->mode,
+                                    .shards = call->shards,
+                                    .chunks = chunks,
+                                    .width = args->width,
+                                    .epsilon = epsilon};
+    args->partial = scratch;
+    memcpy(sum.valid, args->valid, sizeof sum.valid);
+    TRI_GPU_RUN(call, columns, tri_int64_ceil(args->width, 32), (int)chunks, call->shards, *args);
+    TRI_GPU_RUN(call, columns_sum, tri_gpu_blocks(args->width), kinds, call->shards, sum);
+    return out;
+}
+
+static void *moved(tri_gpu_value value, int64_t elements)
+{
+    return (char *)value.data + elements * (value.type == TRI_GPU_F32 ? 4 : 2);
+}
+
+void tri_gpu_gemm(const tri_op_call *call, const tri_gpu_gemm_args *args, bool half, int64_t shards)
+{
+    tri_gpu_gemm_args part = *args;
+    part.groups = args->groups > 0 ? args->groups : 1;
+    const int64_t tiles_m = tri_int64_ceil(part.m, 64), tiles_n = tri_int64_ceil(part.n, 64);
+    const int64_t most = MOST_BATCH / part.groups;
+    for (int64_t first = 0; first < shards; first += most) {
+        const int z = (int)(tri_int64_min(most, shards - first) * part.groups);
+        part.a.value.data = moved(args->a.value, first * args->a.shard_stride);
+        part.b.value.data = moved(args->b.value, first * args->b.shard_stride);
+        part.c.value.data = moved(args->c.value, first * args->c.shard_stride);
+        tri_gpu_run(call->queue, half ? tri_gpu_kernel_gemm_half : tri_gpu_kernel_gemm, tiles_m, (int)tiles_n, z,
+                    half ? TRI_GPU_THREADS / 2 : TRI_GPU_THREADS, &part, sizeof part);
+    }
+}

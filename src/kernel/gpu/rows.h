@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * rows.h: the rows of kind "cuda": they work out arguments and launch; nothing here touches memory of a device.
+ */
+#ifndef TRI_KERNEL_GPU_ROWS_H
+#define TRI_KERNEL_GPU_ROWS_H
+
+#include "kernel/gpu/flat.h"
+#include "kernel/row.h"
+
+#define TRI_GPU_ROWS(X)                                                                                                \
+    X(tri_gpu_row_linear)                                                                                              \
+    X(tri_gpu_row_matmul)                                                                                              \
+    X(tri_gpu_row_conv)                                                                                                \
+    X(tri_gpu_row_max_pool)                                                                                            \
+    X(tri_gpu_row_avg_pool)                                                                                            \
+    X(tri_gpu_row_global_pool)                                                                                         \
+    X(tri_gpu_row_batch_norm)                                                                                          \
+    X(tri_gpu_row_layer_norm)                                                                                          \
+    X(tri_gpu_row_rms_norm)                                                                                            \
+    X(tri_gpu_row_relu)                                                                                                \
+    X(tri_gpu_row_gelu)                                                                                                \
+    X(tri_gpu_row_gelu_erf)                                                                                            \
+    X(tri_gpu_row_silu)                                                                                                \
+    X(tri_gpu_row_tanh)                                                                                                \
+    X(tri_gpu_row_sigmoid)                                                                                             \
+    X(tri_gpu_row_softmax)                                                                                             \
+    X(tri_gpu_row_dropout)                                                                                             \
+    X(tri_gpu_row_embedding)                                                                                           \
+    X(tri_gpu_row_add)                                                                                                 \
+    X(tri_gpu_row_mul)                                                                                                 \
+    X(tri_gpu_row_concat)                                                                                              \
+    X(tri_gpu_row_reshape)                                                                                             \
+    X(tri_gpu_row_transpose)                                                                                           \
+    X(tri_gpu_row_cross_entropy)                                                                                       \
+    X(tri_gpu_row_mse)                                                                                                 \
+    X(tri_gpu_row_swiglu)                                                                                              \
+    X(tri_gpu_row_positions)                                                                                           \
+    X(tri_gpu_row_rope)                                                                                                \
+    X(tri_gpu_row_attention)                                                                                           \
+    X(tri_gpu_row_vocab_loss)                                                                                          \
+    X(tri_gpu_row_bias)
+
+TRI_GPU_ROWS(TRI_ROW_DECLARE)
+
+/* Launches `args` of the kernel of that name. */
+#define TRI_GPU_RUN(call, name, blocks, y, z, args)                                                                    \
+    tri_gpu_run((call)->queue, tri_gpu_kernel_##name, blocks, y, z, TRI_GPU_THREADS, &(args),                          \
+                sizeof(tri_gpu_##name##_args))
+
+/* Blocks of kernels with one element a thread, with TRI_GPU_EACH, with a row for each warp. */
+static inline int64_t tri_gpu_blocks(int64_t count)
+{
+    return tri_int64_ceil(count, TRI_GPU_THREADS);
+}
+static inline int64_t tri_gpu_blocks_each(int64_t count)
+{
+    return tri_int64_ceil(count, (int64_t)TRI_GPU_THREADS * TRI_GPU_EACH);
+}
+static inline int64_t tri_gpu_blocks_rows(int64_t rows)
+{
+    return tri_int64_ceil(rows, TRI_GPU_THREADS / 32);
+}
+
+static inline tri_gpu_value tri_gpu_input(const tri_kernel *kernel, const tri_op_call *call, int i)
+{
+    return tri_gpu_value_make(call->input[i], kernel->desc.input_dtype[i]);
+}
+static inline tri_gpu_value tri_gpu_dinput(const tri_kernel *kernel, const tri_op_call *call, int i)
+{
+    return tri_gpu_value_make(call->dinput[i], kernel->desc.input_dtype[i]);
+}
+static inline tri_gpu_value tri_gpu_output(const tri_kernel *kernel, const tri_op_call *call)
+{
+    return tri_gpu_value_make(call->output, kernel->desc.output_dtype);
+}
+static inline tri_gpu_value tri_gpu_doutput(const tri_kernel *kernel, const tri_op_call *call)
+{
+    return tri_gpu_value_make(call->doutput, kernel->desc.output_dtype);
+}
+
+/* Factor of the gradients that begin at a loss. */
+static inline float tri_gpu_loss_scale(const tri_op_call *call)
+{
+    return call->loss_scale == 0 ? 1.0f : call->loss_scale;
+}
+
+/* Valid rows of each shard times `each`. */
+void tri_gpu_valid(const tri_op_call *call, int64_t each, int64_t valid[TRI_GPU_SHARDS]);
+
+/* Gradient of parameter p, if it is wanted: leaves of all shards, `stride` apart, by the tree of each part. */
+void tri_gpu_leaves(const tri_kernel *kernel, const tri_op_call *call, int p, const float *leaves, int64_t stride,
+                    int64_t count);
+
+/* Floats that sums of columns need in scratch: of chunks, then [kinds][shards][width] for what comes out. */
+int64_t tri_gpu_columns_count(const tri_op_desc *desc, int64_t rows, int64_t width, int kinds);
+/* Runs both stages over args (all but partial is filled); returns what came out, within scratch. */
+float *tri_gpu_columns(const tri_op_call *call, tri_gpu_columns_args *args, int kinds, float epsilon, float *scratch);
+
+/* Products: how many there are (shards), each with args->groups. */
+void tri_gpu_gemm(const tri_op_call *call, const tri_gpu_gemm_args *args, bool half, int64_t shards);
+
+/* TRI_EUNSUPPORTED where one call has more shards than launches have room for. */
+tri_status tri_gpu_plan(const tri_op_desc *desc, tri_kernel *kernel);
+
+/* What all rows have. */
+#define TRI_GPU_ROW .name = "cuda", .gpu = true, .half = true, .f16 = true
+
+#endif

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * rows_attention.c: the row of attention. Saved: the logarithm of the sum of the exponentials of each row and head.
+ */
+#include <math.h>
+
+#include "base/status.h"
+#include "kernel/gpu/rows.h"
+
+static bool attention_can(const tri_op_desc *desc)
+{
+    return tri_heads_make(desc).width <= TRI_GPU_HEAD;
+}
+
+static tri_status attention_plan(const tri_op_desc *desc, tri_kernel *kernel)
+{
+    const tri_heads h = tri_heads_make(desc);
+    kernel->saved_nbytes = (size_t)(h.samples * h.length * h.queries) * sizeof(float);
+    kernel->scratch_nbytes = kernel->saved_nbytes * (size_t)desc->max_shards;
+    if (h.samples * desc->max_shards > UINT16_MAX || h.queries > UINT16_MAX) {
+        return tri_fail(TRI_EUNSUPPORTED, "attention: want at most 65535 samples at once on a GPU, got %lld",
+                        (long long)(h.samples * desc->max_shards));
+    }
+    return tri_gpu_plan(desc, kernel);
+}
+
+static tri_gpu_attention_args args_make(const tri_kernel *kernel, const tri_op_call *call)
+{
+    const tri_heads h = tri_heads_make(&kernel->desc);
+    const tri_attention_drop drop = tri_attention_drop_make(kernel, call);
+    tri_gpu_attention_args args = {.x = tri_gpu_input(kernel, call, 0),
+                                   .y = tri_gpu_output(kernel, call),
+                                   .lse = call->training ? call->saved : NULL,
+                                   .length = h.length,
+                                   .stride = h.stride,
+                                   .width = h.width,
+                                   .queries = (int)h.queries,
+                                   .keys = (int)h.keys,
+                                   .scale = (float)(1 / sqrt((double)h.width)),
+                                   .drops = drop.on,
+                                   .rate = drop.rule.rate,
+                                   .keep = drop.rule.scale,
+                                   .seed = drop.rule.seed,
+                                   .stream = drop.rule.stream,
+                                   .samples = h.samples,
+                                   .heads = drop.heads,
+                                   .first_head = drop.first_head};
+    for (int s = 0; s < call->shards; s++) {
+        args.first_sample[s] = call->first_sample[s];
+    }
+    return args;
+}
+
+static void attention_forward(const tri_kernel *kernel, const tri_op_call *call)
+{
+    const tri_gpu_attention_args args = args_make(kernel, call);
+    TRI_GPU_RUN(call, attention, tri_int64_ceil(args.length, TRI_GPU_QUERIES), args.queries,
+                (int)(args.samples * call->shards), args);
+}
+
+static void attention_backward(const tri_kernel *kernel, const tri_op_call *call)
+{
+    const tri_gpu_attention_dq_args args = {.forward = args_make(kernel, call),
+                                            .dx = tri_gpu_dinput(kernel, call, 0),
+                                            .dy = tri_gpu_doutput(kernel, call),
+                                            .dot = call->scratch};
+    const tri_gpu_attention_args *f = &args.forward;
+    const int samples = (int)(f->samples * call->shards);
+    const int64_t tiles = tri_int64_ceil(f->length, TRI_GPU_QUERIES);
+    const tri_gpu_attention_dot_args dot = {
+        .y = f->y, .dy = args.dy, .dot = call->scratch, .rows = samples * f->length * f->queries, .width = f->width};
+    if (args.dx.data == NULL) {
+        return;
+    }
+    TRI_GPU_RUN(call, attention_dot, tri_gpu_blocks_rows(dot.rows), 1, 1, dot);
+    TRI_GPU_RUN(call, attention_dq, tiles, f->queries, samples, args);
+    TRI_GPU_RUN(call, attention_dkv, tiles, f->keys, samples, args);
+}
+
+const tri_kernel_ops tri_gpu_row_attention = {
+    TRI_GPU_ROW,
+    .op = TRI_OP_ATTENTION,
+    .can = attention_can,
+    .plan = attention_plan,
+    .forward = attention_forward,
+    .backward = attention_backward,
+    .backward_input = true,
+    .backward_output = true,
+};

@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * rows_norm.c: rows of batch norm, layer norm, RMS norm, softmax.
+ */
+#include "kernel/gpu/rows.h"
+
+/* --- batch norm: saved as the reference has it --- */
+
+static bool batch_can(const tri_op_desc *desc)
+{
+    return !desc->attr.sync;
+}
+
+static tri_status batch_plan(const tri_op_desc *desc, tri_kernel *kernel)
+{
+    const int64_t width = tri_shape_last(&desc->input[0]), rows = tri_shape_count(desc->input[0]) / width;
+    kernel->saved_nbytes = (size_t)(3 * width) * sizeof(float);
+    kernel->scratch_nbytes = (size_t)tri_gpu_columns_count(desc, rows, width, 2) * sizeof(float);
+    return tri_gpu_plan(desc, kernel);
+}
+
+/* Sums of the mean and variance over shards, for the running ones. */
+static void batch_buffers(const tri_kernel *kernel, const tri_op_call *call, int64_t width)
+{
+    for (int p = 2; p < 4; p++) {
+        tri_gpu_leaves(kernel, call, p, (const float *)call->saved + (p == 2 ? 0 : 2 * width), 3 * width, width);
+    }
+}
+
+static tri_gpu_columns_args batch_columns(const tri_kernel *kernel, const tri_op_call *call, int mode)
+{
+    const int64_t width = tri_shape_last(&kernel->desc.input[0]), count = tri_shape_count(kernel->desc.input[0]);
+    tri_gpu_columns_args args = {.x = tri_gpu_input(kernel, call, 0),
+                                 .batch_stats = call->saved,
+                                 .mode = mode,
+                                 .rows = count / width,
+                                 .width = width};
+    tri_gpu_valid(call, count / width / kernel->desc.input[0].dim[0], args.valid);
+    return args;
+}
+
+static void batch_forward(const tri_kernel *kernel, const tri_op_call *call)
+{
+    const int64_t width = tri_shape_last(&kernel->desc.input[0]), count = tri_shape_count(kernel->desc.input[0]);
+    const float epsilon = (float)tri_norm_epsilon(kernel);
+    for (int mode = TRI_GPU_MEAN_SUMS; call->training && mode <= TRI_GPU_SQUARE_SUMS; mode++) {
+        tri_gpu_columns_args sums = batch_columns(kernel, call, mode);
+        tri_gpu_columns(call, &sums, 1, epsilon, call->scratch);
+    }
+    tri_gpu_batch_norm_args args = {.y = tri_gpu_output(kernel, call),
+                                    .x = tri_gpu_input(kernel, call, 0),
+                                    .scale = call->param[0],
+                                    .shift = call->param[1],
+                                    .mean = call->param[2],
+                                    .variance = call->param[3],
+                                    .stats = call->training ? call->saved : NULL,
+                                    .epsilon = epsilon,
+                                    .relu = kernel->desc.attr.relu,
+                                    .each = count,
+                                    .width = width};
+    tri_gpu_valid(call, count / kernel->desc.input[0].dim[0], args.valid);
+    TRI_GPU_RUN(call, batch_norm, tri_gpu_blocks_each(count), call->shards, 1, args);
+    if (call->training) {
+        batch_buffers(kernel, call, width);
+    }
+}
+
+static void batch_backward(const tri_kernel *kernel, const tri_op_call *call)
+{
+    const int64_t width = tri_shape_last(&kernel->desc.input[0]), count = tri_shape_count(kernel->desc.input[0]);
+    tri_gpu_columns_args sums = batch_columns(kernel, call, TRI_GPU_BATCH_SUMS);
+    batch_buffers(kernel, call, width);
+    sums.g = tri_gpu_doutput(kernel, call);
+    sums.mask = kernel->desc.attr.relu ? tri_gpu_output(kernel, call) : (tri_gpu_value){0};
+    const float *leaves = tri_gpu_columns(call, &sums, 2, 0, call->scratch);
+    tri_gpu_batch_norm_back_args args = {.dx = tri_gpu_dinput(kernel, call, 0),
+                                         .x = sums.x,
+                                         .dy = sums.g,
+                                         .mask = sums.mask,
+                                         .scale = call->param[0],
+                                         .stats = call->saved,
+                                         .sums = leaves,
+                                         .shards = call->shards,
+                                         .each = count,
+                                         .width = width};
+    tri_gpu_valid(call, count / kernel->desc.input[0].dim[0], args.valid);
+    if (args.dx.data != NULL) {
+        TRI_GPU_RUN(call, batch_norm_back, tri_gpu_blocks_each(count), call->shards, 1, args);
+    }
+    tri_gpu_leaves(kernel, call, 0, leaves, width, width);
+    tri_gpu_leaves(kernel, call, 1, leaves + call->shards * width, width, width);
+}
+
+const tri_kernel_ops tri_gpu_row_batch_norm = {
+    TRI_GPU_ROW,
+    .op = TRI_OP_BATCH_NORM,
+    .can = batch_can,
+    .plan = batch_plan,
+    .forward = batch_forward,
+    .backward = batch_backward,
+    .backward_input = true,
+    .backward_output = true,
+};
+
+/* --- layer norm, RMS norm: mean and 1 / root of each row are saved --- */
+
+static bool norm_can(const tri_op_desc *desc)
+{
+    return desc->attr.parts == 0 && desc->attr.ranks <= 1;
+}
+
+static tri_status norm_plan(const tri_op_desc *desc, tri_kernel *kernel)
+{
+    const int64_t width = tri_shape_last(&desc->input[0]), rows = tri_shape_count(desc->input[0]) / width;
+    kernel->saved_nbytes = (size_t)(2 * rows) * sizeof(float);
+    kernel->scratch_nbytes = (size_t)tri_gpu_columns_count(desc, rows, width, 2) * sizeof(float);
+    return tri_gpu_plan(desc, kernel);
+}
+
+static void norm_forward(const tri_kernel *kernel, const tri_op_call *call)
+{
+    const int64_t width = tri_shape_last(&kernel->desc.input[0]), count = tri_shape_count(kernel->desc.input[0]);
+    const bool rms = kernel->desc.op == TRI_OP_RMS_NORM;
+    const tri_gpu_norm_args args = {.y = tri_gpu_output(kernel, call),
+                                    .x = tri_gpu_input(kernel, call, 0),
+                                    .scale = call->param[0],
+                                    .shift = rms ? NULL : call->param[1],
+                                    .stats = call->training ? call->saved : NULL,
+                                    .rows = count / width * call->shards,
+                                    .width = width,
+                                    .epsilon = (float)tri_norm_epsilon(kernel),
+                                    .rms = rms};
+    TRI_GPU_RUN(call, norm, tri_gpu_blocks_rows(args.rows), 1, 1, args);
+}
+
+static void norm_backward(const tri_kernel *kernel, const tri_op_call *call)
+{
+    const int64_t width = tri_shape_last(&kernel->desc.input[0]);
+    const int64_t rows = tri_shape_count(kernel->desc.input[0]) / width;
+    const bool rms = kernel->desc.op == TRI_OP_RMS_NORM;
+    if (tri_call_wants_dparam(call, 0) || (!rms && tri_call_wants_dparam(call, 1))) {
+        tri_gpu_columns_args sums = {.g = tri_gpu_doutput(kernel, call),
+                                     .x = tri_gpu_input(kernel, call, 0),
+                                     .rows_stats = call->saved,
+                                     .mode = rms ? TRI_GPU_RMS_SUMS : TRI_GPU_LAYER_SUMS,
+                                     .rows = rows,
+                                     .width = width};
+        const float *leaves = tri_gpu_columns(call, &sums, rms ? 1 : 2, 0, call->scratch);
+        tri_gpu_leaves(kernel, call, 0, leaves, width, width);
+        if (!rms) {
+            tri_gpu_leaves(kernel, call, 1, leaves + call->shards * width, width, width);
+        }
+    }
+    const tri_gpu_norm_back_args args = {.dx = tri_gpu_dinput(kernel, call, 0),
+                                         .x = tri_gpu_input(kernel, call, 0),
+                                         .dy = tri_gpu_doutput(kernel, call),
+                                         .scale = call->param[0],
+                                         .stats = call->saved,
+                                         .rows = rows * call->shards,
+                                         .width = width,
+                                         .rms = rms};
+    if (args.dx.data != NULL) {
+        TRI_GPU_RUN(call, norm_back, tri_gpu_blocks_rows(args.rows), 1, 1, args);
+    }
+}
+
+#define NORM(row, id)                                                                                                  \
+    const tri_kernel_ops row = {                                                                                       \
+        TRI_GPU_ROW,                                                                                                   \
+        .op = id,                                                                                                      \
+        .can = norm_can,                                                                                               \
+        .plan = norm_plan,                                                                                             \
+        .forward = norm_forward,                                                                                       \
+        .backward = norm_backward,                                                                                     \
+        .backward_input = true,                                                                                        \
+    }
+NORM(tri_gpu_row_layer_norm, TRI_OP_LAYER_NORM);
+NORM(tri_gpu_row_rms_norm, TRI_OP_RMS_NORM);
+
+static void softmax_forward(const tri_kernel *kernel, const tri_op_call *call)
+{
+    const int64_t width = tri_shape_last(&kernel->desc.input[0]);
+    const tri_gpu_softmax_args args = {.y = tri_gpu_output(kernel, call),
+                                       .x = tri_gpu_input(kernel, call, 0),
+                                       .rows = tri_shape_count(kernel->desc.input[0]) / width * call->shards,
+                                       .width = width};
+    TRI_GPU_RUN(call, softmax, tri_gpu_blocks_rows(args.rows), 1, 1, args);
+}
+
+static void softmax_backward(const tri_kernel *kernel, const tri_op_call *call)
+{
+    const int64_t width = tri_shape_last(&kernel->desc.input[0]);
+    const tri_gpu_softmax_back_args args = {.dx = tri_gpu_dinput(kernel, call, 0),
+                                            .y = tri_gpu_output(kernel, call),
+                                            .dy = tri_gpu_doutput(kernel, call),
+                                            .rows = tri_shape_count(kernel->desc.input[0]) / width * call->shards,
+                                            .width = width};
+    if (args.dx.data != NULL) {
+        TRI_GPU_RUN(call, softmax_back, tri_gpu_blocks_rows(args.rows), 1, 1, args);
+    }
+}
+
+const tri_kernel_ops tri_gpu_row_softmax = {
+    TRI_GPU_ROW,
+    .op = TRI_OP_SOFTMAX,
+    .forward = softmax_forward,
+    .backward = softmax_backward,
+    .backward_output = true,
+};

@@ -1,0 +1,334 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * test_flat.c: flat stores on the emulator: kernels against the loops of the CPU, under seeded schedules; and the
+ * emulator itself: it refuses what no card runs.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include <math.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/rng.h"
+#include "base/status.h"
+#include "gpu/emulator.h"
+#include "gpu/faulty.h"
+#include "gpu/mma.h"
+#include "kernel/gpu/flat.h"
+#include "kernel/kernel.h"
+#include "optim/step.h"
+#include "tensor/half.h"
+
+#define COUNT 4999
+
+static float *normal(uint64_t stream, int64_t count)
+{
+    float *x = tri_alloc_bulk((size_t)count * sizeof *x);
+    for (int64_t i = 0; i < count; i++) {
+        x[i] = tri_rng_normal((tri_rng){1, stream}, (uint64_t)i);
+    }
+    return x;
+}
+
+static tri_gpu_value f32(const void *data)
+{
+    return tri_gpu_value_make(data, TRI_F32);
+}
+
+static void expect_bits(const char *what, const float *got, const float *want, int64_t count)
+{
+    for (int64_t i = 0; i < count; i++) {
+        if (memcmp(&got[i], &want[i], sizeof *got) != 0) {
+            fail_msg("%s[%lld]: want the bits of %.9g, got %.9g", what, (long long)i, (double)want[i], (double)got[i]);
+        }
+    }
+}
+
+static void arrays_are_filled_cast_scaled_and_added(void **state)
+{
+    (void)state;
+    tri_gpu_queue queue = tri_emulator_queue();
+    float *a = normal(1, COUNT), *b = normal(2, COUNT), *out = normal(3, COUNT), *want = normal(4, COUNT);
+    uint16_t *half = tri_alloc_bulk(COUNT * sizeof *half);
+    tri_gpu_fill(&queue, out, 2.5f, COUNT);
+    assert_true(out[0] == 2.5f && out[COUNT - 1] == 2.5f);
+    tri_gpu_add(&queue, f32(out), f32(a), f32(b), COUNT);
+    tri_vector_add(1, want, a, b, COUNT);
+    expect_bits("add", out, want, COUNT);
+    tri_gpu_scale(&queue, out, 0.25f, COUNT);
+    for (int64_t i = 0; i < COUNT; i++) {
+        want[i] *= 0.25f;
+    }
+    expect_bits("scale", out, want, COUNT);
+    a[0] = NAN;
+    a[1] = INFINITY;
+    a[2] = 1e-41f;
+    a[3] = 65519.9f;
+    a[4] = 3e-8f;
+    for (int type = 0; type < 2; type++) {
+        const tri_dtype dtype = type == 0 ? TRI_BF16 : TRI_F16;
+        tri_gpu_cast(&queue, tri_gpu_value_make(half, dtype), f32(a), COUNT);
+        tri_gpu_cast(&queue, f32(out), tri_gpu_value_make(half, dtype), COUNT);
+        for (int64_t i = 0; i < COUNT; i++) {
+            const uint16_t bits = type == 0 ? half_to_bf16(a[i]) : half_to_f16(a[i]);
+            assert_int_equal(half[i], bits);
+            want[i] = type == 0 ? half_from_bf16(bits) : half_from_f16(bits);
+        }
+        expect_bits("cast", out, want, COUNT);
+    }
+    assert_int_equal(queue.status, TRI_OK);
+    tri_free(a);
+    tri_free(b);
+    tri_free(out);
+    tri_free(want);
+    tri_free(half);
+}
+
+/* The tree that docs/bits.md has: T(a, b) = T(a, m) + T(m, b). */
+static float tree_of(const float *leaves, int64_t stride, int64_t first, int64_t count)
+{
+    return count == 1
+               ? leaves[first * stride]
+               : tree_of(leaves, stride, first, count / 2) + tree_of(leaves, stride, first + count / 2, count / 2);
+}
+
+static void leaves_fold_in_the_order_of_the_tree(void **state)
+{
+    (void)state;
+    enum { STRIDE = 300, WIDTH = 290 };
+    tri_gpu_queue queue = tri_emulator_queue();
+    float *leaves = normal(5, 64 * STRIDE), out[2][WIDTH], want[WIDTH];
+    float *const outs[] = {out[0], out[1]};
+    for (int64_t count = 1; count <= 64; count *= 2) {
+        const tri_tree_part parts[] = {{0, count},
+                                       {count < 64 ? count : 32, count < 64 ? (count > 32 ? 32 : count) : 32}};
+        tri_gpu_fold(&queue, leaves, STRIDE, WIDTH, parts, count < 64 ? 2 : 1, outs, 1.0f, false);
+        assert_int_equal(queue.status, TRI_OK);
+        for (int part = 0; part < (count < 64 ? 2 : 1); part++) {
+            for (int i = 0; i < WIDTH; i++) {
+                want[i] = tree_of(leaves + i, STRIDE, parts[part].first, parts[part].count);
+            }
+            expect_bits("fold", out[part], want, WIDTH);
+        }
+    }
+    const tri_tree_part all = {0, 8};
+    tri_gpu_fold(&queue, leaves, STRIDE, WIDTH, &all, 1, outs, 1.0f, false);
+    tri_gpu_fold(&queue, leaves, STRIDE, WIDTH, &all, 1, outs, 2.0f, true);
+    for (int i = 0; i < WIDTH; i++) {
+        const float sum = tree_of(leaves + i, STRIDE, 0, 8);
+        want[i] = sum + sum * 2.0f;
+    }
+    expect_bits("fold and add", out[0], want, WIDTH);
+    tri_free(leaves);
+}
+
+static void norms_have_the_same_bits_under_every_schedule(void **state)
+{
+    (void)state;
+    enum { LONG = 5 * TRI_NORM_BLOCK + 77 };
+    float *x = normal(6, LONG);
+    double blocks[6], cpu[6], first = 0;
+    tri_vector_square_blocks(1, x, LONG, cpu);
+    const double want = tri_vector_tree_sum(cpu, 6);
+    for (uint64_t seed = 0; seed < 5; seed++) {
+        tri_gpu_queue queue = tri_emulator_queue();
+        tri_emulator_seed(seed);
+        tri_gpu_squares(&queue, x, LONG, blocks);
+        tri_gpu_tree(&queue, blocks, 6);
+        assert_int_equal(queue.status, TRI_OK);
+        first = seed == 0 ? blocks[0] : first;
+        assert_memory_equal(&blocks[0], &first, sizeof first);
+    }
+    tri_emulator_seed(0);
+    assert_true(fabs(first - want) < 1e-9 * want);
+    tri_free(x);
+}
+
+static void expect_step(tri_gpu_step_args args, const tri_optim_ops *ops, const optim_rates *rates, float decay)
+{
+    float *grads = normal(8, COUNT), *values[2], *moment[2][2];
+    uint16_t *copy = tri_alloc_bulk(COUNT * sizeof *copy);
+    tri_gpu_queue queue = tri_emulator_queue();
+    for (int i = 0; i < 2; i++) {
+        values[i] = normal(7, COUNT);
+        moment[i][0] = normal(9, COUNT);
+        moment[i][1] = normal(10, COUNT);
+        for (int64_t k = 0; k < COUNT; k++) { /* sums of squares */
+            moment[i][0][k] = ops->accumulates[0] ? fabsf(moment[i][0][k]) : moment[i][0][k];
+            moment[i][1][k] = fabsf(moment[i][1][k]);
+        }
+    }
+    args.values = values[0];
+    args.grads = grads;
+    args.state[0] = moment[0][0];
+    args.state[1] = moment[0][1];
+    args.copy = tri_gpu_value_make(copy, TRI_BF16);
+    args.count = COUNT;
+    for (int step = 0; step < 3; step++) {
+        tri_gpu_step(&queue, &args);
+        ops->step(rates, decay, values[1], grads, moment[1], COUNT);
+    }
+    assert_int_equal(queue.status, TRI_OK);
+    expect_bits(ops->name, values[0], values[1], COUNT);
+    expect_bits("state 0", moment[0][0], moment[1][0], COUNT);
+    expect_bits("state 1", moment[0][1], moment[1][1], COUNT);
+    for (int64_t i = 0; i < COUNT; i++) {
+        assert_int_equal(copy[i], half_to_bf16(values[0][i]));
+    }
+    for (int i = 0; i < 2; i++) {
+        tri_free(values[i]);
+        tri_free(moment[i][0]);
+        tri_free(moment[i][1]);
+    }
+    tri_free(grads);
+    tri_free(copy);
+}
+
+static void optimizers_step_with_the_bits_of_the_cpu(void **state)
+{
+    (void)state;
+    optim_rates r = {.lr = 0.03f,
+                     .grad_scale = 0.125f,
+                     .momentum = 0.9f,
+                     .beta1 = 0.9f,
+                     .beta2 = 0.999f,
+                     .epsilon = 1e-8f,
+                     .one_minus_beta1 = 0.1f,
+                     .one_minus_beta2 = 0.001f,
+                     .step_lr = 0.3f,
+                     .root_scale = 30.0f,
+                     .beta = 1.0f,
+                     .l1 = 0.5f,
+                     .l2 = 0.01f};
+    const float decay = 0.01f;
+    tri_gpu_step_args a = {.lr = r.lr,
+                           .grad_scale = r.grad_scale,
+                           .decay = decay,
+                           .momentum = r.momentum,
+                           .beta1 = r.beta1,
+                           .beta2 = r.beta2,
+                           .epsilon = r.epsilon,
+                           .one_minus_beta1 = r.one_minus_beta1,
+                           .one_minus_beta2 = r.one_minus_beta2,
+                           .step_lr = r.step_lr,
+                           .root_scale = r.root_scale,
+                           .beta = r.beta,
+                           .l1 = r.l1,
+                           .l2 = r.l2};
+    a.optimizer = TRI_GPU_SGD;
+    expect_step(a, &tri_optim_sgd_plain, &r, decay);
+    a.optimizer = TRI_GPU_MOMENTUM;
+    expect_step(a, &tri_optim_sgd, &r, decay);
+    a.optimizer = TRI_GPU_ADAM;
+    expect_step(a, &tri_optim_adam, &r, decay);
+    a.optimizer = TRI_GPU_ADAGRAD;
+    expect_step(a, &tri_optim_adagrad, &r, decay);
+    a.optimizer = TRI_GPU_FTRL;
+    expect_step(a, &tri_optim_ftrl, &r, decay);
+    a.optimizer = TRI_GPU_NESTEROV;
+    r.nesterov = true;
+    expect_step(a, &tri_optim_sgd, &r, decay);
+    a.optimizer = TRI_GPU_ADAM;
+    a.decay = 0;
+    a.shrink = r.lr * decay;
+    expect_step(a, &tri_optim_adamw, &r, decay);
+}
+
+static void expect_refusal(const char *name, tri_emulator_kernel kernel, const char *why)
+{
+    float x[64];
+    const tri_gpu_faulty_args args = {x};
+    const tri_gpu_launch launch = {.grid = {1}, .threads = 64, .args = &args, .args_nbytes = sizeof args};
+    for (uint64_t seed = 0; seed < 3; seed++) {
+        tri_emulator_seed(seed);
+        assert_int_equal(tri_emulator_run(name, kernel, &launch), TRI_EINVAL);
+        if (strstr(tri_last_error(), why) == NULL) {
+            fail_msg("%s: want '%s', got '%s'", name, why, tri_last_error());
+        }
+    }
+    tri_emulator_seed(0);
+}
+
+static void a_kernel_that_hangs_is_refused(void **state)
+{
+    (void)state;
+    expect_refusal("two_barriers", tri_cuda_two_barriers, "threads wait at different barriers");
+    expect_refusal("leaver", tri_cuda_leaver, "barrier for one that has ended");
+    expect_refusal("lane_leaver", tri_cuda_lane_leaver, "exchange for one that has ended");
+    expect_refusal("mixed_lanes", tri_cuda_mixed_lanes, "different exchanges");
+}
+
+static void shared_memory_begins_as_nan(void **state)
+{
+    (void)state;
+    float x[64];
+    const tri_gpu_faulty_args args = {x};
+    const tri_gpu_launch launch = {.grid = {2}, .threads = 64, .args = &args, .args_nbytes = sizeof args};
+    assert_int_equal(tri_emulator_run("unset", tri_cuda_unset, &launch), TRI_OK);
+    assert_true(isnan(x[0]) && isnan(x[63]));
+}
+
+static void a_launch_that_no_card_takes_is_refused(void **state)
+{
+    (void)state;
+    float x[64];
+    const tri_gpu_fill_args args = {x, 1, 64};
+    tri_gpu_launch launch = {.kernel = tri_gpu_kernel_fill, .threads = 33, .args = &args, .args_nbytes = sizeof args};
+    assert_int_equal(tri_emulator_launch(&launch), TRI_EINVAL);
+    launch.threads = 64;
+    launch.grid[1] = 70000;
+    assert_int_equal(tri_emulator_launch(&launch), TRI_EINVAL);
+    launch.grid[1] = 1;
+    launch.args_nbytes--;
+    assert_int_equal(tri_emulator_launch(&launch), TRI_EINVAL);
+    launch.args_nbytes++;
+    assert_int_equal(tri_emulator_launch(&launch), TRI_OK);
+}
+
+/* 1 + 2^-24 twice is cut where a fused sum in f32 would round, and one big term hides small ones. */
+static void a_tensor_core_cuts_to_25_bits(void **state)
+{
+    (void)state;
+    uint16_t a[16] = {0}, b[16] = {0};
+    assert_true(mma_step(TRI_GPU_BF16, a, b, 0) == 0);
+    for (int i = 0; i < 16; i++) {
+        a[i] = half_to_bf16(1.0f);
+        b[i] = half_to_bf16((float)i);
+    }
+    assert_true(mma_step(TRI_GPU_BF16, a, b, 0.5f) == 120.5f);
+    b[0] = half_to_bf16(0x1p26f);
+    for (int i = 1; i < 16; i++) {
+        b[i] = half_to_bf16(1.0f);
+    }
+    assert_true(mma_step(TRI_GPU_BF16, a, b, 0) == 0x1p26f); /* each 1 lies below 2^26 / 2^25 */
+    b[0] = half_to_bf16(0x1p25f);
+    assert_true(mma_step(TRI_GPU_BF16, a, b, 0) == 0x1p25f + 12.0f); /* 15 of them, cut to 24 bits */
+    b[1] = half_to_bf16(INFINITY);
+    assert_true(isinf(mma_step(TRI_GPU_BF16, a, b, 0)));
+    a[1] = half_to_bf16(0);
+    assert_true(isnan(mma_step(TRI_GPU_BF16, a, b, 0)));
+    for (int i = 0; i < 16; i++) {
+        a[i] = half_to_f16(0x1p-24f); /* subnormal */
+        b[i] = half_to_f16(1.5f);
+    }
+    assert_true(mma_step(TRI_GPU_F16, a, b, 0) == 24 * 0x1p-24f);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(arrays_are_filled_cast_scaled_and_added),
+        cmocka_unit_test(leaves_fold_in_the_order_of_the_tree),
+        cmocka_unit_test(norms_have_the_same_bits_under_every_schedule),
+        cmocka_unit_test(optimizers_step_with_the_bits_of_the_cpu),
+        cmocka_unit_test(a_kernel_that_hangs_is_refused),
+        cmocka_unit_test(shared_memory_begins_as_nan),
+        cmocka_unit_test(a_launch_that_no_card_takes_is_refused),
+        cmocka_unit_test(a_tensor_core_cuts_to_25_bits),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,346 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * test_ops.c: every row of kind "cuda" on the emulator: against the reference in f32, bf16 and f16; the same bits for
+ * every cut of the shards, every schedule and every repetition; and the hashes that a card must give, which
+ * expected/ops.txt keeps.
+ *
+ * test_ops [--accept] FILE: --accept writes the file anew.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include <xxhash.h>
+
+#include "gpu/emulator.h"
+#include "ops/cases.h"
+
+#define MATCH      3e-5 /* of the largest element, f32 */
+#define MATCH_BF16 4e-2 /* values of 8 bits, and products of them */
+#define MATCH_F16  5e-3
+
+static const char *expected_path;
+static bool accepts;
+static tri_gpu_queue queue;
+
+/* Widths of heads that models have, over tiles that are not full; cases.h has the narrow ones. */
+#define HEADS(d)                                                                                                       \
+    {                                                                                                                  \
+        .name = "attention_" #d, .op = TRI_OP_ATTENTION, .x = {1, 37, 4 * d}, .attr = {.heads = 2, .kv_heads = 1},     \
+        .shards = 2                                                                                                    \
+    }
+static const op_case more_cases[] = {HEADS(64), HEADS(80), HEADS(96), HEADS(128)};
+static const size_t case_count = TRI_COUNT_OF(op_cases) + TRI_COUNT_OF(more_cases);
+
+static op_case case_at(size_t i)
+{
+    return i < TRI_COUNT_OF(op_cases) ? op_cases[i] : more_cases[i - TRI_COUNT_OF(op_cases)];
+}
+
+/* Cases that a row of kind "cuda" takes, with at most so much work for the emulator. */
+#define MOST_PRODUCTS 1.5e6
+
+static bool takes(const op_case *c, tri_op_desc *desc)
+{
+    if (op_describe(c, 1, desc) != TRI_OK || tri_kernel_choose("cuda", desc) == NULL) {
+        return false;
+    }
+    const tri_op_ops *row = tri_op_row(c->op);
+    return row->products == NULL || row->products(desc) * desc->max_shards <= MOST_PRODUCTS;
+}
+
+static void open_case(op_run *r, const char *kind, const op_case *c, bool ragged)
+{
+    if (op_open(r, kind, c, 1, ragged) != TRI_OK) {
+        fail_msg("%s: %s", c->name, tri_last_error());
+    }
+    r->call.queue = &queue;
+}
+
+static void expect_no_failure(const op_run *r)
+{
+    if (queue.status != TRI_OK) {
+        fail_msg("%s: %s", tri_op_name(r->kernel.desc.op), tri_last_error());
+    }
+}
+
+typedef void (*visit_fn)(const char *name, const char *what, float *got, float *want, int64_t count, double match);
+
+static void expect_near(const char *name, const char *what, float *got, float *want, int64_t count, double match)
+{
+    double error = 0, top = 1e-3;
+    int64_t at = 0;
+    for (int64_t i = 0; i < count; i++) {
+        const double e = fabs((double)got[i] - (double)want[i]);
+        if (!(e <= error)) {
+            error = e;
+            at = i;
+        }
+        top = fmax(top, fabs((double)want[i]));
+    }
+    if (!(error <= match * top)) {
+        fail_msg("%s: %s[%lld]: want %.9g, got %.9g (largest %g)", name, what, (long long)at, (double)want[at],
+                 (double)got[at], top);
+    }
+}
+
+static void expect_same(const char *name, const char *what, float *got, float *want, int64_t count, double match)
+{
+    (void)match;
+    for (int64_t i = 0; i < count; i++) {
+        if (memcmp(&got[i], &want[i], sizeof(float)) != 0) {
+            fail_msg("%s: %s[%lld]: want the bits of %.9g, got %.9g", name, what, (long long)i, (double)want[i],
+                     (double)got[i]);
+        }
+    }
+}
+
+/* Values of 16 bits become f32 first; a run is compared once. */
+static void compare_runs(const op_case *c, op_run *got, op_run *want, visit_fn visit, double match)
+{
+    const tri_op_desc *desc = &want->kernel.desc;
+    const int64_t outputs = want->output_count * desc->max_shards;
+    if (c->half != 0 && !op_is_loss(c->op)) {
+        op_widen(got->output, outputs, c->half);
+        op_widen(want->output, outputs, c->half);
+    }
+    visit(c->name, "output", got->output, want->output, outputs, match);
+    for (int i = 0; i < desc->input_count; i++) {
+        const int64_t count = want->input_count[i] * desc->max_shards;
+        if (desc->need_dinput[i]) {
+            if (c->half != 0) {
+                op_widen(got->dinput[i], count, c->half);
+                op_widen(want->dinput[i], count, c->half);
+            }
+            visit(c->name, i == 0 ? "dinput 0" : "dinput 1", got->dinput[i], want->dinput[i], count, match);
+        }
+    }
+    for (int p = 0; p < desc->param_count; p++) {
+        visit(c->name, "dparam", got->dparam[p][0], want->dparam[p][0], want->param_count[p], match);
+    }
+}
+
+static void expect_halves(const op_case *c, const op_run *got, const op_run *want, double match)
+{
+    const int64_t count = want->output_count * want->call.shards;
+    float *copy[2];
+    for (int i = 0; i < 2; i++) {
+        copy[i] = tri_alloc_bulk((size_t)count * sizeof(float));
+        memcpy(copy[i], i == 0 ? got->output : want->output, (size_t)count * 2);
+        op_widen(copy[i], count, c->half);
+    }
+    expect_near(c->name, "output", copy[0], copy[1], count, match);
+    tri_free(copy[0]);
+    tri_free(copy[1]);
+}
+
+static void compare_kinds(const op_case *c, bool ragged, double match)
+{
+    op_run got, want;
+    open_case(&want, "reference", c, ragged);
+    open_case(&got, "cuda", c, ragged);
+    tri_kernel_forward(&want.kernel, &want.call);
+    tri_kernel_forward(&got.kernel, &got.call);
+    if (c->half != 0 && !op_is_loss(c->op)) { /* a rounding turns a relu around */
+        const size_t nbytes = (size_t)(want.output_count * want.call.shards) * 2;
+        expect_halves(c, &got, &want, match);
+        memcpy(got.output, want.output, nbytes);
+    }
+    tri_kernel_backward(&want.kernel, &want.call);
+    tri_kernel_backward(&got.kernel, &got.call);
+    expect_no_failure(&got);
+    compare_runs(c, &got, &want, expect_near, match);
+    op_close(&got);
+    op_close(&want);
+}
+
+static void rows_match_the_reference(void **state)
+{
+    tri_op_desc desc;
+    int rows = 0;
+    (void)state;
+    for (size_t i = 0; i < case_count; i++) {
+        const op_case c = case_at(i);
+        if (takes(&c, &desc)) {
+            rows++;
+            compare_kinds(&c, i % 2 == 1, MATCH);
+        }
+    }
+    assert_true(rows >= 60);
+}
+
+static void halves_match(tri_dtype dtype, double match)
+{
+    tri_op_desc desc;
+    for (size_t i = 0; i < case_count; i++) {
+        op_case c = case_at(i);
+        c.half = dtype;
+        if (takes(&c, &desc)) {
+            compare_kinds(&c, i % 2 == 0, match);
+        }
+    }
+}
+
+static void rows_match_in_bf16(void **state)
+{
+    (void)state;
+    halves_match(TRI_BF16, MATCH_BF16);
+}
+
+static void rows_match_in_f16(void **state)
+{
+    (void)state;
+    halves_match(TRI_F16, MATCH_F16);
+}
+
+static void run_both(op_run *r)
+{
+    tri_kernel_forward(&r->kernel, &r->call);
+    tri_kernel_backward(&r->kernel, &r->call);
+    expect_no_failure(r);
+}
+
+/* f32 and bf16 of each case. */
+static bool nth_case(size_t i, op_case *c)
+{
+    tri_op_desc desc;
+    *c = case_at(i / 2);
+    c->half = i % 2 == 0 ? TRI_F32 : TRI_BF16;
+    return takes(c, &desc);
+}
+
+static size_t value_nbytes(const op_case *c, tri_dtype dtype)
+{
+    return dtype == TRI_I32 ? 4 : c->half == 0 ? 4 : 2;
+}
+
+/* Runs shards [first, first + count) of the whole's data by a plan for as many, into the places of r's arrays. */
+static void run_slice(const op_case *c, op_run *r, const op_run *whole, int first, int count)
+{
+    const tri_op_desc *desc = &whole->kernel.desc;
+    const tri_tree_part part = {0, count};
+    tri_op_call *call = &r->call;
+    for (int i = 0; i < desc->input_count; i++) {
+        const size_t nbytes = value_nbytes(c, desc->input_dtype[i]) * (size_t)r->input_count[i] * (size_t)first;
+        call->input[i] = (const char *)whole->input[i] + nbytes;
+        call->dinput[i] = desc->need_dinput[i] ? (char *)(void *)r->dinput[i] + nbytes : NULL;
+    }
+    const size_t nbytes = (op_is_loss(c->op) ? 4 : value_nbytes(c, TRI_F32)) * (size_t)r->output_count * (size_t)first;
+    call->output = (char *)(void *)r->output + nbytes;
+    call->doutput = (char *)(void *)r->doutput + nbytes;
+    call->rows = whole->rows + first;
+    call->first_sample = whole->first_sample + first;
+    call->shards = count;
+    call->parts = &part;
+    run_both(r);
+}
+
+/* --- hashes --- */
+
+static uint64_t mix(uint64_t hash, const float *values, int64_t count)
+{
+    return XXH3_64bits_withSeed(values, (size_t)count * sizeof *values, hash);
+}
+
+static uint64_t hash_run(const op_case *c, op_run *r)
+{
+    const tri_op_desc *desc = &r->kernel.desc;
+    uint64_t hash = 0;
+    const int64_t width = op_is_loss(c->op) || c->half == 0 ? 4 : 2;
+    hash = mix(hash, r->output, r->output_count * desc->max_shards * width / 4);
+    for (int i = 0; i < desc->input_count; i++) {
+        if (desc->need_dinput[i]) {
+            hash = mix(hash, r->dinput[i], r->input_count[i] * desc->max_shards * width / 4);
+        }
+    }
+    for (int p = 0; p < desc->param_count; p++) {
+        hash = mix(hash, r->dparam[p][0], r->param_count[p]);
+    }
+    return hash;
+}
+
+/* Halves of the shards give the bits of all at once, gradients of parameters by the tree, under another schedule. */
+static void expect_the_same_in_halves(const op_case *c, op_run *whole)
+{
+    op_run pieces;
+    float *left[TRI_OP_MAX_PARAMS] = {NULL};
+    const int half = whole->call.shards / 2;
+    const tri_op_desc *desc = &whole->kernel.desc;
+    open_case(&pieces, "cuda", c, true);
+    tri_emulator_seed(XXH3_64bits(c->name, strlen(c->name)));
+    run_slice(c, &pieces, whole, 0, half);
+    for (int p = 0; p < desc->param_count; p++) {
+        const size_t nbytes = (size_t)pieces.param_count[p] * sizeof(float);
+        left[p] = tri_alloc_bulk(nbytes);
+        memcpy(left[p], pieces.dparam[p][0], nbytes);
+    }
+    run_slice(c, &pieces, whole, half, half);
+    tri_emulator_seed(0);
+    for (int p = 0; p < desc->param_count; p++) {
+        tri_vector_add(1, pieces.dparam[p][0], left[p], pieces.dparam[p][0], pieces.param_count[p]);
+        tri_free(left[p]);
+    }
+    compare_runs(c, &pieces, whole, expect_same, 0);
+    op_close(&pieces);
+}
+
+/* The file has a line for each: case, type, hash. */
+static void bits_depend_on_nothing_and_are_those_of_the_file(void **state)
+{
+    (void)state;
+    FILE *file = fopen(expected_path, accepts ? "w" : "r");
+    if (file == NULL) {
+        fail_msg("cannot open %s", expected_path);
+    }
+    for (size_t i = 0; i < 2 * case_count; i++) {
+        char line[128], wanted[128] = "";
+        op_run r;
+        op_case c;
+        if (!nth_case(i, &c)) {
+            continue;
+        }
+        open_case(&r, "cuda", &c, true);
+        run_both(&r);
+        snprintf(line, sizeof line, "%s %s %016llx\n", c.name, c.half == 0 ? "f32" : "bf16",
+                 (unsigned long long)hash_run(&c, &r));
+        expect_the_same_in_halves(&c, &r);
+        op_close(&r);
+        if (accepts) {
+            fputs(line, file);
+        } else if (fgets(wanted, sizeof wanted, file) == NULL || strcmp(line, wanted) != 0) {
+            fclose(file);
+            fail_msg("want the line %s got %s (test_ops --accept FILE writes all anew)", wanted, line);
+        }
+    }
+    fclose(file);
+}
+
+/* Words in more than one part: rows of a shard times words are more than one part may have. */
+static void a_large_vocabulary_is_taken_in_parts(void **state)
+{
+    static const op_case c = {.name = "vocab_loss_parts",
+                              .op = TRI_OP_VOCAB_LOSS,
+                              .x = {16400, 2},
+                              .other = {16400},
+                              .units = 300,
+                              .shards = 1};
+    (void)state;
+    compare_kinds(&c, false, MATCH);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(rows_match_the_reference),
+        cmocka_unit_test(rows_match_in_bf16),
+        cmocka_unit_test(rows_match_in_f16),
+        cmocka_unit_test(bits_depend_on_nothing_and_are_those_of_the_file),
+        cmocka_unit_test(a_large_vocabulary_is_taken_in_parts),
+    };
+    accepts = argc > 2 && strcmp(argv[1], "--accept") == 0;
+    expected_path = argc > 1 ? argv[argc - 1] : NULL;
+    queue = tri_emulator_queue();
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
