@@ -13,10 +13,12 @@ extern const tri_sync_ops tri_sync_ddp, tri_sync_zero1, tri_sync_zero2, tri_sync
 extern const tri_sync_ops tri_sync_compressed;
 
 /* sync_staged.c: the strategy `ops` for params of a device that shares no memory with the host. read and write bring
- * the weights to the strategy's arrays, and back, and do nothing where they are the same. */
+ * the weights to the strategy's arrays, and back; hear: it has another step, and weights on their way. All do nothing
+ * for a strategy that works on the store itself. */
 tri_status tri_sync_staged_create(const tri_sync_ops *ops, const tri_sync_setup *setup, tri_sync **out);
 void tri_sync_staged_read(tri_sync *sync);
 void tri_sync_staged_write(tri_sync *sync);
+void tri_sync_staged_hear(tri_sync *sync);
 
 /* Bytes that sums of so many ranks take there, besides gradients. */
 tri_status tri_sync_compressed_nbytes(const tri_sync_setup *setup, int ranks, size_t *nbytes);

@@ -369,6 +369,7 @@ tri_status tri_sync_ps_give(tri_sync *sync, int64_t step, tri_optim *optim)
     ps->clock = step;
     if (status == TRI_OK)
         status = tri_ps_dense_give(ps->dense, step, state, count);
+    tri_sync_staged_write(sync); /* rounded, where values travel so */
     for (int i = 0; i < count; i++)
         tri_device_view_close(&views[i]);
     return status;
@@ -397,6 +398,7 @@ tri_status tri_sync_ps_deal(tri_sync *sync, int64_t *step)
     if (ps->deals == 0)
         return TRI_OK;
     TRI_TRY(deal(ps));
+    tri_sync_staged_hear(sync);
     *step = sync->next_step;
     return TRI_OK;
 }

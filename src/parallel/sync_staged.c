@@ -97,6 +97,16 @@ void tri_sync_staged_write(tri_sync *sync)
         staged->stale[e] = false;
 }
 
+void tri_sync_staged_hear(tri_sync *sync)
+{
+    sync_staged *staged = sync->inner ? staged_of(sync) : NULL;
+    if (!staged)
+        return;
+    hear(staged);
+    for (int e = 0; staged->stale && staged->inner.bring && e < staged->params->entry_count; e++)
+        staged->stale[e] = true;
+}
+
 /* Where an entry that is spread is brought to. */
 static float *room_next(sync_staged *staged)
 {
@@ -280,9 +290,7 @@ static tri_status staged_publish(tri_sync *sync)
     if (sync->inner->ops->meet)
         tri_sync_staged_read(sync);
     tri_status status = sync->inner->ops->publish(sync->inner);
-    hear(staged);
-    for (int e = 0; staged->stale && staged->inner.bring && e < staged->params->entry_count; e++)
-        staged->stale[e] = true;
+    tri_sync_staged_hear(sync);
     if (sync->inner->ops->meet)
         tri_sync_staged_write(sync);
     return status;
