@@ -11,6 +11,8 @@ import tempfile
 import time
 import urllib.request
 
+from launched import LIMIT_S
+
 
 def chromium():
     return shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -34,7 +36,7 @@ class Browser:
         with urllib.request.urlopen(f"http://127.0.0.1:{found[1]}/json") as answer:
             target = next(page for page in json.load(answer) if page["type"] == "page")["webSocketDebuggerUrl"]
         host, path = re.match(r"ws://([^/]+)(/.*)", target).groups()
-        self.line = socket.create_connection(("127.0.0.1", int(host.rsplit(":", 1)[1])), timeout=60)
+        self.line = socket.create_connection(("127.0.0.1", int(host.rsplit(":", 1)[1])), timeout=LIMIT_S)
         self.line.sendall((f"GET {path} HTTP/1.1\r\nHost: {host}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
                            f"Sec-WebSocket-Key: {base64.b64encode(os.urandom(16)).decode()}\r\nSec-WebSocket-Version: 13\r\n\r\n").encode())
         while not self.line.recv(1) == b"\n" or not self.line.recv(2) == b"\r\n":
@@ -97,7 +99,7 @@ class Browser:
         assert "exceptionDetails" not in got, got
         return got["result"].get("value")
 
-    def wait_for(self, text, limit=60):
+    def wait_for(self, text, limit=LIMIT_S):
         until = time.monotonic() + limit
         while not self.run(text):
             assert time.monotonic() < until, (text, self.problems, self.run("document.body.innerText"))

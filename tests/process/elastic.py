@@ -16,7 +16,7 @@ import threading
 import time
 import unittest
 
-from launched import TRIREME, long_test, ranks_of, workers_in
+from launched import LIMIT_S, TRIREME, long_test, ranks_of, workers_in
 from steps import has_steps
 
 CONFIG = """
@@ -36,7 +36,7 @@ optim: {name: adamw, lr: 0.01, clip_norm: 1}
 comm: {timeout_s: 60}
 """
 LONG = ("train.steps=10000",)
-SHORT = ("train.steps=4000",)  # for one loss right after the start
+FOR_EVER = ("train.steps=100000000", "train.epochs=100000000")  # until check() asks it to end
 
 
 def last_saved(run):
@@ -65,13 +65,13 @@ class Run:
     def is_running(self):
         return self.process.poll() is None
 
-    def wait_for(self, words, count=1, limit=60):
+    def wait_for(self, words, count=1, limit=LIMIT_S):
         until = time.monotonic() + limit
         while self.text().count(words) < count and self.is_running() and time.monotonic() < until:
             time.sleep(0.005)
         return self.text().count(words) >= count
 
-    def wait_for_steps(self, limit=60):
+    def wait_for_steps(self, limit=LIMIT_S):
         until = time.monotonic() + limit
         while not has_steps(self.folder / self.name) and self.is_running() and time.monotonic() < until:
             time.sleep(0.01)
@@ -86,7 +86,7 @@ class Run:
                 pass
         return None
 
-    def end(self, limit=240):
+    def end(self, limit=LIMIT_S):
         self.process.wait(limit)
         self.reader.join()
         self.process.stdout.close()
@@ -132,13 +132,22 @@ class Runs(unittest.TestCase):
         return Runs.alone[key]
 
     def check(self, run, *words):
-        """It ended well, with the weights of one process and every step once."""
-        self.assertEqual(run.end(), 0, run.text())
-        self.assertEqual(self.hash_of(run), self.weights(*words), run.text())
+        """It ended well, with the weights of one process and every step once. FOR_EVER: it is asked to end, and saves them."""
+        if FOR_EVER[0] in words:
+            self.assertTrue(run.is_running(), run.text())
+            run.process.terminate()
+            self.assertEqual(run.end(), 128 + signal.SIGTERM, run.text())
+            step = last_saved(self.path / run.name)
+            manifest = json.loads((self.path / run.name / f"checkpoints/step-{step:08}/manifest.json").read_text())
+            words, found = [word for word in words if word not in FOR_EVER] + [f"train.steps={step}"], manifest["weights"].split()[1]
+        else:
+            self.assertEqual(run.end(), 0, run.text())
+            found = self.hash_of(run)
+        self.assertEqual(found, self.weights(*words), run.text())
         records = [json.loads(line) for line in (self.path / run.name / "metrics.jsonl").read_text().splitlines()]
         steps = [record["step"] for record in records if "loss" in record]
         self.assertEqual(steps, list(range(len(steps))), run.text())
-        wanted = [word for word in words if word.startswith("train.steps=")] or re.findall(r"steps: (\d+)", self.config)
+        wanted = [word for word in reversed(words) if word.startswith("train.steps=")] or re.findall(r"steps: (\d+)", self.config)
         self.assertEqual(len(steps), int(wanted[0].split("=")[-1]), run.text())
         tests = [record["step"] for record in records if "test_loss" in record]
         self.assertEqual(tests, sorted(set(tests)), run.text())
@@ -245,9 +254,10 @@ class Elastic(Runs):
         self.rough(2, 5, 8, [0.01, 0.2])
 
     def test_one_that_is_asked_to_leaves_and_the_others_go_on(self):
-        run = self.start_running("leave", "-n", "3", "--elastic", "2:8", *SHORT)
+        run = self.start_running("leave", "-n", "3", "--elastic", "2:8", *FOR_EVER)
         run.signal(0, signal.SIGTERM)
-        self.check(run, *SHORT)
+        self.assertTrue(run.wait_for("generation 2: 2 workers"), run.text())
+        self.check(run, *FOR_EVER)
         self.assertIn("leaves after step", run.text())
         self.assertNotIn("killed", run.text())
 
@@ -274,12 +284,12 @@ class Elastic(Runs):
         self.assertNotIn("started again", run.text())
 
     def test_a_stopped_worker_is_done_without_and_comes_back(self):
-        run = self.start_running("stop", "-n", "3", "--elastic", "1:8", *LONG)
+        run = self.start_running("stop", "-n", "3", "--elastic", "1:8", *FOR_EVER)
         pid = run.signal(0, signal.SIGSTOP)
         self.assertTrue(run.wait_for("generation 2: 2 workers"), run.text())
         os.kill(pid, signal.SIGCONT)
         self.assertTrue(run.wait_for("generation 3: 3 workers"), run.text())
-        self.check(run, *LONG)
+        self.check(run, *FOR_EVER)
 
     @long_test
     def test_who_was_away_is_behind_what_is_saved(self):
@@ -290,7 +300,7 @@ class Elastic(Runs):
                                      *words)
             away, other = run.signal(0, signal.SIGSTOP), ranks_of(run.process.pid)[1]
             self.assertTrue(run.wait_for("generation 2: "), run.text())
-            begun, until = last_saved(self.path / sync), time.monotonic() + 20
+            begun, until = last_saved(self.path / sync), time.monotonic() + LIMIT_S
             while last_saved(self.path / sync) < begun + 300 and time.monotonic() < until:
                 time.sleep(0.01)
             os.kill(other, signal.SIGKILL)
@@ -319,15 +329,14 @@ class Elastic(Runs):
         self.check(run, *LONG)
 
     def test_when_all_are_killed_the_newest_checkpoint_goes_on(self):
-        words = ("checkpoint.every_steps=500", *SHORT)
+        words = ("checkpoint.every_steps=100", *FOR_EVER)
         run = self.start_running("all", "-n", "2", "--elastic", "1:8", "--restarts", "9", *words)
         while run.is_running() and not list((self.path / "all" / "checkpoints").glob("*")):
             time.sleep(0.01)
-        time.sleep(0.2)
         for pid in ranks_of(run.process.pid).values():
             os.kill(pid, signal.SIGKILL)
-        self.check(run, *SHORT)
-        self.assertIn("none of the workers so far is left: the run continues from step", run.text())
+        self.assertTrue(run.wait_for("none of the workers so far is left: the run continues from step"), run.text())
+        self.check(run, *FOR_EVER)
 
     def test_all_meet_at_a_checkpoint_that_is_due_by_time(self):
         words = ("train.verify_every=off", "checkpoint.every_s=0.02")
@@ -344,7 +353,7 @@ class Elastic(Runs):
         self.check(self.start("stopped", "-n", "3", "--elastic", "1:8", "--resume", "stopped", *LONG), *LONG)
 
     def test_a_launcher_that_is_asked_to_end_says_by_which_signal(self):
-        run = self.start_running("asked", "-n", "2", "--elastic", "1:8", *LONG)
+        run = self.start_running("asked", "-n", "2", "--elastic", "1:8", *FOR_EVER)
         run.process.send_signal(signal.SIGTERM)
         self.assertEqual(run.end(), 128 + signal.SIGTERM, run.text())
         self.assertIn("is saved: --resume continues", run.text())

@@ -16,7 +16,7 @@ import unittest
 TEST_STORE = str(pathlib.Path(sys.argv.pop(2)).resolve()) if len(sys.argv) > 2 else "unit_cluster_test_store"
 
 from elastic import Elastic
-from launched import TRIREME, workers_in
+from launched import LIMIT_S, TRIREME, workers_in
 from ports import free_port
 
 STEPS = ("train.steps=5000",)
@@ -44,10 +44,10 @@ class Etcd:
 
     def control(self, *words):
         done = subprocess.run(["etcdctl", "--endpoints", ",".join(f"{self.scheme}://127.0.0.1:{port}" for port in self.clients), *words],
-                              env={**os.environ, "ETCDCTL_API": "3"}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=60)
+                              env={**os.environ, "ETCDCTL_API": "3"}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=LIMIT_S)
         return done.returncode, done.stdout
 
-    def wait(self, *words, limit=60):
+    def wait(self, *words, limit=LIMIT_S):
         until = time.monotonic() + limit
         while self.control("endpoint", "health", "--cluster", *words)[0] != 0 and time.monotonic() < until:
             time.sleep(0.1)
@@ -73,7 +73,7 @@ class Stores(Elastic):
             self.cluster.end()
 
     def contract(self, url):
-        done = subprocess.run([TEST_STORE], env={**os.environ, "TRIREME_TEST_ETCD": url, "CMOCKA_TEST_FILTER": "etcd*"}, timeout=120,
+        done = subprocess.run([TEST_STORE], env={**os.environ, "TRIREME_TEST_ETCD": url, "CMOCKA_TEST_FILTER": "etcd*"}, timeout=LIMIT_S,
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         self.assertEqual(done.returncode, 0, done.stdout)
         self.assertNotIn("SKIPPED", done.stdout)

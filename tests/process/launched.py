@@ -2,11 +2,20 @@
 import os
 import pathlib
 import shutil
+import signal
 import subprocess
 import sys
 import unittest
 
 TRIREME = str(pathlib.Path(sys.argv.pop(1)).resolve()) if len(sys.argv) > 1 else "trireme"
+
+# What nohup or a shell's & ignores here, programs would ignore too; of a signal that is caught they get the default.
+for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
+    if signal.getsignal(number) is signal.SIG_IGN:
+        signal.signal(number, lambda *_: None)
+
+# Seconds after which something that should end or appear is taken for hung: no test waits so long on any machine.
+LIMIT_S = 240
 
 # A Python that has what `make pypi` gets, or nothing is there.
 PYPI = os.environ.get("TRIREME_PYPI", "/tmp/trireme-venv/bin/python")

@@ -11,10 +11,10 @@ import subprocess
 import time
 import unittest
 
-from elastic import Run, Runs
+from elastic import FOR_EVER, Run, Runs
 from launched import TRIREME, environment_of, long_test, ranks_of
 
-WORDS = ("-n", "4", "--elastic", "2:4", "--restarts", "9", "train.steps=4000")
+WORDS = ("-n", "4", "--elastic", "2:4", "--restarts", "9", *FOR_EVER)
 
 
 def files_limit(pid, soft, hard):
@@ -34,7 +34,7 @@ class Losses(Runs):
         files_limit(ranks_of(run.process.pid)[1], 5, 5)
         run.signal(2, signal.SIGKILL) # the next generation wants sockets, and worker 1 gets none
         self.assertTrue(run.wait_for("rank 1 ended with exit code 1; started again"), run.text())
-        self.check(run, "train.steps=4000")
+        self.check(run, *FOR_EVER)
         self.assertRegex(run.text(), "error: open files: want")
 
     def test_a_worker_whose_memory_fails_again_is_put_out(self):
@@ -69,7 +69,7 @@ class Losses(Runs):
         self.assertTrue(run.wait_for("cannot start rank 2 again now"), run.text())
         log.unlink() # the launcher makes the folder again
         self.assertTrue(run.wait_for("rank 2 is started again"), run.text())
-        self.check(run, "train.steps=4000")
+        self.check(run, *FOR_EVER)
 
     @long_test
     def test_a_launcher_without_descriptors_starts_the_worker_later(self):
@@ -81,7 +81,7 @@ class Losses(Runs):
         self.assertTrue(run.wait_for("cannot start rank 2 again now"), run.text())
         resource.prlimit(launcher, resource.RLIMIT_NOFILE, before)
         self.assertTrue(run.wait_for("rank 2 is started again"), run.text())
-        self.check(run, "train.steps=4000")
+        self.check(run, *FOR_EVER)
 
     def test_strangers_at_the_store_keep_nobody_out(self):
         run = self.start_running(before=("prlimit", "--nofile=256:256"))
@@ -97,7 +97,7 @@ class Losses(Runs):
         self.assertNotIn("cannot start rank", run.text()) # strangers have a part of the descriptors
         for stranger in strangers:
             stranger.close()
-        self.check(run, "train.steps=4000")
+        self.check(run, *FOR_EVER)
 
 
 if __name__ == "__main__":

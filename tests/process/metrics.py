@@ -25,7 +25,7 @@ import unittest
 import urllib.error
 import urllib.request
 
-from launched import TRIREME
+from launched import LIMIT_S, TRIREME
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 CONFIG = """
@@ -54,7 +54,7 @@ class Run:
         return {line.rsplit(" ", 1)[0]: float(line.rsplit(" ", 1)[1]) for line in self.read().splitlines()
                 if not line.startswith("#")}
 
-    def wait_for(self, good, limit=60):
+    def wait_for(self, good, limit=LIMIT_S):
         until = time.monotonic() + limit
         while not good(self.figures()):
             assert time.monotonic() < until and self.process.poll() is None, self.read()
@@ -62,7 +62,7 @@ class Run:
 
     def raw(self, text):
         """What comes back for these bytes, until the other side closes or 30 s have passed."""
-        with socket.create_connection(("127.0.0.1", self.port), timeout=30) as line:
+        with socket.create_connection(("127.0.0.1", self.port), timeout=LIMIT_S) as line:
             try:
                 line.sendall(text)
                 return b"".join(iter(lambda: line.recv(65536), b""))
@@ -71,7 +71,7 @@ class Run:
 
     def end(self):
         self.process.send_signal(signal.SIGTERM)
-        self.text += self.process.communicate(timeout=60)[0]
+        self.text += self.process.communicate(timeout=LIMIT_S)[0]
         return self.process.returncode
 
 
@@ -113,14 +113,14 @@ class Metrics(unittest.TestCase):
         fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 80, 0, 0))
         shown = subprocess.Popen([TRIREME, "top", "two", "--every", "0.1"], cwd=self.folder, stdout=terminal)
         text, table = "", re.compile(r"step ms wait %.*\n +0 +worker +training +\d+ +[0-9.]+ +\d+ .*\n +1 +worker +training +\d+ .*\n")
-        until = time.monotonic() + 60
+        until = time.monotonic() + LIMIT_S
         try:
             while not table.search(text := text.replace("\r", "")[-20000:]):
                 self.assertLess(time.monotonic(), until, text[-2000:])
                 text += os.read(screen, 65536).decode(errors="replace")
         finally:
             shown.send_signal(signal.SIGINT)
-            shown.wait(60)
+            shown.wait(LIMIT_S)
             os.close(screen)
             os.close(terminal)
 
@@ -128,7 +128,7 @@ class Metrics(unittest.TestCase):
         run = subprocess.Popen([TRIREME, "train", "run.yaml", "-n", "2", "--servers", "1", "--out", "served", "monitor.metrics=gathered"],
                                cwd=self.folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         served = self.folder / "served"
-        until, roles = time.monotonic() + 60, None
+        until, roles = time.monotonic() + LIMIT_S, None
         try:
             while roles != ["worker", "worker", "server"]:
                 self.assertLess(time.monotonic(), until, roles)
@@ -150,7 +150,7 @@ class Metrics(unittest.TestCase):
             self.assertEqual([(one["rank"], one["pushes_per_s"] > 1, one["taken_bytes_per_s"] > one["pushes_per_s"]) for one in told], [(2, True, True)])
         finally:
             run.send_signal(signal.SIGTERM)
-            run.wait(60)
+            run.wait(LIMIT_S)
 
     def test_probes_are_answered_by_the_last_step(self):
         for path in ("/healthz", "/readyz", "/readyz?within=100"):
@@ -187,7 +187,7 @@ class Metrics(unittest.TestCase):
                                    "--storage.tsdb.path=tsdb"], cwd=self.folder, stdout=subprocess.DEVNULL,
                                   stderr=subprocess.DEVNULL)
         try:
-            found, until = [], time.monotonic() + 60
+            found, until = [], time.monotonic() + LIMIT_S
             while len(found) < 2 and time.monotonic() < until:
                 time.sleep(0.1)
                 try:
@@ -203,7 +203,7 @@ class Metrics(unittest.TestCase):
     def test_the_dashboard_asks_for_what_is_there(self):
         text = (ROOT / "share/grafana/trireme.json").read_text()
         self.assertEqual(len({panel["id"] for panel in json.loads(text)["panels"]}), len(json.loads(text)["panels"]))
-        until = time.monotonic() + 60
+        until = time.monotonic() + LIMIT_S
         while "trireme_straggler" not in self.run_.read(): # the first look at who is slow
             self.assertLess(time.monotonic(), until)
             time.sleep(0.1)
@@ -231,7 +231,7 @@ class Metrics(unittest.TestCase):
             for line in slow:
                 line.sendall(b"GET /met")
             self.assertIn("trireme_up", self.run_.read())
-            until, left = time.monotonic() + 30, set(slow)
+            until, left = time.monotonic() + LIMIT_S, set(slow)
             while left and time.monotonic() < until: # a byte now and then does not keep it
                 time.sleep(0.5)
                 for line in list(left):
@@ -292,7 +292,7 @@ class Metrics(unittest.TestCase):
             while len(slow) < 80:
                 time.sleep(0.01)
             for _ in range(5):
-                line = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+                line = http.client.HTTPConnection("127.0.0.1", port, timeout=LIMIT_S)
                 line.request("GET", "/", headers={"Cookie": f"trireme-{port}=12345678"})
                 self.assertEqual(line.getresponse().status, 200)
                 line.close()
@@ -324,7 +324,7 @@ class Metrics(unittest.TestCase):
                                 ("key.pem", "cert.pem", "key.pem and cert.pem: want certificates and their key (PEM), got: "),
                                 ("cert.pem", "none.pem", "none.pem")):
             wrong = subprocess.run([TRIREME, "train", "run.yaml", "--metrics", "0", "--out", "wrong", f"monitor.tls_cert={cert}",
-                                    f"monitor.tls_key={key}"], cwd=self.folder, text=True, capture_output=True, timeout=60)
+                                    f"monitor.tls_key={key}"], cwd=self.folder, text=True, capture_output=True, timeout=LIMIT_S)
             self.assertEqual(wrong.returncode, 2, wrong.stderr)
             self.assertIn(says, wrong.stderr)
 
@@ -339,7 +339,7 @@ class Metrics(unittest.TestCase):
         for address, words in (("here:9", "want an address"), ("70000", "want an address"), ("::1:80", "want an address"),
                                (f"{self.run_.port}", "another program may be there"), ("8.8.8.8:0", "not of this machine")):
             run = subprocess.run([TRIREME, "train", "run.yaml", "-n", "2", "--out", "wrong", "--metrics", address],
-                                 cwd=self.folder, text=True, capture_output=True, timeout=60)
+                                 cwd=self.folder, text=True, capture_output=True, timeout=LIMIT_S)
             self.assertEqual(run.stderr.count("error:"), 1)
             self.assertIn(words, run.stderr)
             self.assertIn(run.returncode, (1, 2))

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import unittest
 
-from launched import TRIREME
+from launched import LIMIT_S, TRIREME
 
 LIMIT = 256 << 20
 RANK = """
@@ -56,7 +56,7 @@ class Oom(unittest.TestCase):
     def launched(self, *words, manner="greedy"):
         with Group() as group:
             return subprocess.run([TRIREME, "launch", *words, "--", sys.executable, "-c", RANK, "1", manner], preexec_fn=group.join,
-                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=60)
+                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=LIMIT_S)
 
     def test_who_took_too_much_memory_is_told(self):
         done = self.launched("-n", "2")

@@ -17,7 +17,7 @@ import time
 import unittest
 import urllib.parse
 
-from launched import TRIREME
+from launched import LIMIT_S, TRIREME
 from browser import Browser, chromium
 
 CONFIG = """
@@ -61,7 +61,7 @@ class Pages(unittest.TestCase):
         cls.browser.close()
         for process in (cls.train, cls.page):
             process.terminate()
-            process.communicate(timeout=60)
+            process.communicate(timeout=LIMIT_S)
         cls.temporary.cleanup()
 
     @staticmethod
@@ -128,7 +128,7 @@ class Pages(unittest.TestCase):
 
     def ask(self, path, host=None, cookie=None):
         at = urllib.parse.urlsplit(self.both)
-        line = http.client.HTTPConnection(at.hostname, at.port, timeout=30)
+        line = http.client.HTTPConnection(at.hostname, at.port, timeout=LIMIT_S)
         line.request("GET", path, headers={"Host": host or at.netloc, **({"Cookie": cookie} if cookie else {})})
         answer = line.getresponse()
         text = answer.read()
@@ -166,16 +166,16 @@ class Pages(unittest.TestCase):
                 at = urllib.parse.urlsplit(self.address(page.stdout))
                 config = os.open(slow / "config.yaml", os.O_WRONLY) # the server has it open now, and reads
                 for _ in range(3):
-                    line = http.client.HTTPConnection(at.hostname, at.port, timeout=30)
+                    line = http.client.HTTPConnection(at.hostname, at.port, timeout=LIMIT_S)
                     line.request("GET", "/series?run=0&columns=loss")
                     self.assertEqual(json.loads(line.getresponse().read())["rows"], 100)
                     line.close()
                 os.write(config, CONFIG.encode())
                 os.close(config)
-                line = http.client.HTTPConnection(at.hostname, at.port, timeout=30)
+                line = http.client.HTTPConnection(at.hostname, at.port, timeout=LIMIT_S)
                 line.request("GET", "/watch")
                 answer = line.getresponse()
-                until = time.monotonic() + 60
+                until = time.monotonic() + LIMIT_S
                 while b'"steps":' not in (told := answer.readline()):
                     self.assertLess(time.monotonic(), until, told)
                 line.close()
@@ -193,7 +193,7 @@ class Pages(unittest.TestCase):
             config = os.open(stuck / "config.yaml", os.O_WRONLY) # it is read now, and nothing will come
             try:
                 page.send_signal(signal.SIGINT)
-                self.assertEqual(page.wait(timeout=60), 0)
+                self.assertEqual(page.wait(timeout=LIMIT_S), 0)
             finally:
                 page.kill()
                 os.close(config)
@@ -201,7 +201,7 @@ class Pages(unittest.TestCase):
     def test_wrong_words_are_told(self):
         for words, told in ((["nowhere"], "no such folder"), ([], "want the folders"), (["live", "--token", "short"], "--token wants"),
                             (["live", "--token", "longenough", "--no-token"], "found both"), (["live", "--address", "x"], "want an address")):
-            run = subprocess.run([TRIREME, "page", *words], cwd=self.folder, text=True, capture_output=True, timeout=60)
+            run = subprocess.run([TRIREME, "page", *words], cwd=self.folder, text=True, capture_output=True, timeout=LIMIT_S)
             self.assertEqual((run.returncode, run.stderr.count("error:")), (2, 1), run.stderr)
             self.assertIn(told, run.stderr)
 

@@ -60,7 +60,7 @@ class Perfetto:
     def __enter__(self):
         at = f"http://127.0.0.1:{self.server.server_address[1]}"
         self.browser.open(f"{at}/index.html#!/?url={at}/trace.json")
-        self.browser.wait_for("window.app && app.trace && app.trace.engine && !app.isLoadingTrace", limit=120)
+        self.browser.wait_for("window.app && app.trace && app.trace.engine && !app.isLoadingTrace")
         return self
 
     def __exit__(self, *_):
@@ -71,5 +71,5 @@ class Perfetto:
     def ask(self, query):
         """Rows of lists, or the text of an error."""
         self.browser.run(ASK % json.dumps(query))
-        self.browser.wait_for("window.answer", limit=60)
+        self.browser.wait_for("window.answer")
         return json.loads(self.browser.run("window.answer"))

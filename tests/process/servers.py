@@ -15,7 +15,7 @@ import tempfile
 import time
 import unittest
 
-from launched import TRIREME, long_test, ranks_of, workers_in
+from launched import LIMIT_S, TRIREME, long_test, ranks_of, workers_in
 from steps import has_steps
 
 CONFIG = """
@@ -55,7 +55,7 @@ class Servers(unittest.TestCase):
 
     def run_it(self, *words, code=0):
         process = self.start(*words)
-        process.wait(240)
+        process.wait(LIMIT_S)
         text = (self.path / "said").read_text()
         self.assertEqual(process.returncode, code, text)
         return text
@@ -135,7 +135,7 @@ class Servers(unittest.TestCase):
         process = self.start(*long, "--out", "killed", "--restarts", "1000", "-n", "2", "--servers", str(servers), *words)
         backed = servers if "ps.replicas=2" in words else 0
         killed = self.kill_some(process, ranks, kills, pause, seed, backed, stops=stops)
-        process.wait(240)
+        process.wait(LIMIT_S)
         text = (self.path / "said").read_text()
         self.assertEqual(process.returncode, 0, text)
         self.struck = killed
@@ -179,7 +179,7 @@ class Servers(unittest.TestCase):
             if stops:
                 time.sleep(0.8)
                 os.kill(pid, signal.SIGCONT)
-            process.wait(120)
+            process.wait(LIMIT_S)
             text = said.read_text()
             self.assertEqual(process.returncode, 0, text)
             self.assertEqual(re.search(r"weights: xxh3 (\w+)", text).group(1), alone, text)
@@ -199,12 +199,12 @@ class Servers(unittest.TestCase):
         pid = ranks_of(process.pid)[2]
         os.kill(pid, signal.SIGSTOP)
         before = lines()
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + LIMIT_S
         while lines() < before + 100 and process.poll() is None and time.monotonic() < deadline:
             time.sleep(0.02)
         went_on = lines() - before
         os.kill(pid, signal.SIGCONT)
-        process.wait(240)
+        process.wait(LIMIT_S)
         text = (self.path / "said").read_text()
         self.assertEqual(process.returncode, 0, text)
         self.assertGreaterEqual(went_on, 100, text)
@@ -218,7 +218,7 @@ class Servers(unittest.TestCase):
         process = self.start(*[word.replace("STEPS", "2500") for word in LONG], "--out", "killed", "--restarts", "1000",
                              "-n", str(workers), "--servers", "2", "ps.replicas=2", *words)
         killed = self.kill_some(process, range(workers + 2), kills, 0.1, 11, 2, workers)
-        process.wait(240)
+        process.wait(LIMIT_S)
         text = (self.path / "said").read_text()
         self.assertEqual(process.returncode, 0, text)
         self.assertGreaterEqual(killed, min(2, kills), "the run was over too soon")
@@ -249,7 +249,7 @@ class Servers(unittest.TestCase):
             time.sleep(0.01)
         for pid in [ranks_of(process.pid)[rank] for rank in ranks]:
             os.kill(pid, signal.SIGKILL)
-        process.wait(120)
+        process.wait(LIMIT_S)
         said = (self.path / "said").read_text()
         self.assertEqual(process.returncode, 0, said)
         self.assertRegex(said, text)
@@ -285,7 +285,7 @@ class Servers(unittest.TestCase):
         found = workers_in(self.path)
         for rank in (4, 5):
             os.kill(found[rank], signal.SIGKILL)
-        process.wait(120)
+        process.wait(LIMIT_S)
         said = (self.path / "said").read_text()
         self.assertEqual(process.returncode, 0, said)
         self.assertEqual(re.findall(r"weights: xxh3 (\w+)", said), [alone], said)
@@ -315,7 +315,7 @@ class Servers(unittest.TestCase):
             self.assertIsNone(process.poll())
             time.sleep(0.02)
         os.kill(ranks_of(process.pid)[3], signal.SIGKILL)
-        process.wait(120)
+        process.wait(LIMIT_S)
         text = (self.path / "said").read_text()
         self.assertEqual(process.returncode, 0, text)
         self.assertRegex(text, r"goes back from step 12 to step 10, its newest checkpoint")
@@ -325,7 +325,7 @@ class Servers(unittest.TestCase):
         process = self.start(*[word.replace("STEPS", "2400") for word in LONG], "--out", "killed", "--restarts", "1000", "-n", "2",
                              "--servers", "2", "ps.consistency=ssp", "checkpoint.every_steps=50")
         self.kill_some(process, [2, 3], 1, 0.1, 5)
-        process.wait(120)
+        process.wait(LIMIT_S)
         text = (self.path / "said").read_text()
         self.assertEqual(process.returncode, 0, text)
         self.assertRegex(text, r"parameter server \d was lost: its \d blocks go back to step \d+ \(killed/checkpoints/step-\d+\), "
@@ -339,7 +339,7 @@ class Servers(unittest.TestCase):
         while not has_steps(self.path / "killed"):
             time.sleep(0.02)
         process.send_signal(signal.SIGTERM)
-        process.wait(60)
+        process.wait(LIMIT_S)
         text = (self.path / "said").read_text()
         step = re.search(r"error: stopped by a signal after step (\d+), which is saved", text)
         self.assertEqual(process.returncode, 143, text)
@@ -369,7 +369,7 @@ class Servers(unittest.TestCase):
                                               cwd=self.path, env={**os.environ, "TF_CONFIG": config},
                                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True))
             time.sleep(0.3)
-        texts = [process.communicate(timeout=120)[0] for process in processes]
+        texts = [process.communicate(timeout=LIMIT_S)[0] for process in processes]
         self.assertEqual([process.returncode for process in processes], [0] * 4, texts)
         chief = texts[tasks.index(("chief", 0))]
         self.assertEqual(re.search(r"weights: xxh3 (\w+)", chief).group(1), alone)
@@ -382,7 +382,7 @@ class Servers(unittest.TestCase):
                                                 stderr=subprocess.STDOUT)
         evaluator = start("--out", "run")  # before there is anything
         self.run_it("-n", "2", "--servers", "1", "--out", "run", "checkpoint.every_steps=25")
-        text = evaluator.communicate(timeout=120)[0]
+        text = evaluator.communicate(timeout=LIMIT_S)[0]
         self.assertEqual(evaluator.returncode, 0, text)
         lines = [json.loads(line) for line in (self.path / "run" / "evaluator.jsonl").read_text().splitlines()]
         self.assertEqual(lines[-1]["step"], 99, text)
@@ -390,7 +390,7 @@ class Servers(unittest.TestCase):
         own = [line for line in metrics if "test_loss" in line]
         self.assertEqual(lines[-1], own[-1])
         nowhere = start()
-        self.assertIn("want --out FOLDER", nowhere.communicate(timeout=60)[0])
+        self.assertIn("want --out FOLDER", nowhere.communicate(timeout=LIMIT_S)[0])
         self.assertEqual(nowhere.returncode, 2)
 
     def test_what_cannot_be_is_refused(self):
@@ -408,7 +408,7 @@ class Servers(unittest.TestCase):
             (["-n", "2", "--servers", "1", "ps.schedule=dynamic"], "want ssp, async, or ps.schedule static"),
         ):
             process = self.start(*words)
-            process.wait(60)
+            process.wait(LIMIT_S)
             text = (self.path / "said").read_text()
             self.assertIn(process.returncode, (1, 2), text)
             self.assertIn(says, text)

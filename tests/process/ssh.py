@@ -14,7 +14,7 @@ import time
 import unittest
 
 from coordinator import Coordinator
-from launched import workers_in
+from launched import LIMIT_S, workers_in
 from ports import free_port
 
 SSHD = shutil.which("sshd", path=os.environ["PATH"] + ":/usr/sbin:/sbin")
@@ -100,13 +100,13 @@ class Ssh(Coordinator):
         """How it ends, and its weights, are in coordinator.py, whose ssh is a shell: the end here is that nobody is left."""
         first = self.start_running("run", *WORDS, "train.steps=100000000", "train.eval_every=0")
         self.kill_launcher(first)
-        before, until = self.steps(), time.monotonic() + 20
+        before, until = self.steps(), time.monotonic() + LIMIT_S
         while (self.steps() <= before or self.attendants()) and time.monotonic() < until:
             time.sleep(0.02)
         self.assertGreater(self.steps(), before, "training stands still without a launcher")
         self.assertEqual(self.attendants(), [], "what a connection started is left behind")
         second = self.start("run", "--attach", "run")
-        until = time.monotonic() + 20
+        until = time.monotonic() + LIMIT_S
         while len(self.attendants()) < 3 and time.monotonic() < until:
             time.sleep(0.01)
         self.sessions_end()

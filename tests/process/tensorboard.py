@@ -18,7 +18,7 @@ import time
 import unittest
 
 import event_reader
-from launched import PYPI, TRIREME, pypi_has, ranks_of
+from launched import LIMIT_S, PYPI, TRIREME, pypi_has, ranks_of
 from steps import has_steps
 
 CONFIG = """
@@ -82,7 +82,7 @@ class TensorBoard(unittest.TestCase):
     @classmethod
     def train(cls, name, *words, code=0):
         run = subprocess.run([TRIREME, "train", "run.yaml", "--out", name, *words], cwd=cls.folder, text=True,
-                             capture_output=True, timeout=120)
+                             capture_output=True, timeout=LIMIT_S)
         assert run.returncode == code, run.stdout + run.stderr
         found = re.search(r"weights: (.*)", run.stdout)
         return found and found[1], run.stdout + run.stderr
@@ -157,13 +157,13 @@ class TensorBoard(unittest.TestCase):
         run = subprocess.Popen([TRIREME, "train", "run.yaml", "--out", "elastic", "-n", "3", "--elastic", "2:3", "train.steps=4000",
                                 "monitor.histogram_every=100", "monitor.image_every=0"], cwd=self.folder, text=True,
                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-        until = time.monotonic() + 30
+        until = time.monotonic() + LIMIT_S
         while not has_steps(self.folder / "elastic") and time.monotonic() < until:
             time.sleep(0.01)
         victim = ranks_of(run.pid).get(0)
         if victim:
             os.kill(victim, signal.SIGKILL)
-        text, _ = run.communicate(timeout=120)
+        text, _ = run.communicate(timeout=LIMIT_S)
         self.assertEqual(run.returncode, 0, text)
         self.assertTrue(victim and "generation" in text, text)
         self.assert_each_once("elastic", 4000)
@@ -173,7 +173,7 @@ class TensorBoard(unittest.TestCase):
         run = subprocess.Popen([TRIREME, "train", "run.yaml", "--out", out, "train.steps=1000000",
                                 "train.epochs=1000000"], cwd=self.folder, text=True,
                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-        until = time.monotonic() + 30
+        until = time.monotonic() + LIMIT_S
         while not has_steps(self.folder / out) and time.monotonic() < until:
             time.sleep(0.01)
         spoil(event_reader.event_file(self.folder / out))
@@ -184,7 +184,7 @@ class TensorBoard(unittest.TestCase):
             seen += line
         self.assertIsNone(run.poll())
         run.send_signal(signal.SIGTERM)
-        text, _ = run.communicate(timeout=60)
+        text, _ = run.communicate(timeout=LIMIT_S)
         self.assertEqual(text.count("TensorBoard"), 0, text)
         self.assertIn("stopped by a signal", text)
 

@@ -19,7 +19,7 @@ import termios
 import time
 import unittest
 
-from launched import TRIREME, has_address_sanitizer
+from launched import LIMIT_S, TRIREME, has_address_sanitizer
 
 CONFIG = "model: {name: mlp}\ndata: {name: synthetic}\ntrain: {epochs: 1000}\n"
 RANKS = 30
@@ -81,7 +81,7 @@ class Terminal:
         drawn = next((one for one in reversed(whole) if "\033[J" in one), "")
         return [SEQUENCE.sub("", one.replace("\033[7m", "> ")) for one in drawn.split("\033[J")[0].replace("\r", "").split("\n")]
 
-    def read_until(self, is_so, limit=60):
+    def read_until(self, is_so, limit=LIMIT_S):
         until = time.monotonic() + limit
         while not is_so():
             assert time.monotonic() < until, "\n".join(self.screen()) + repr(self.all[-3000:])
@@ -299,7 +299,7 @@ class Progress(unittest.TestCase):
         if pid == 0:
             os.chdir(self.folder.name)
             os.execv(TRIREME, [TRIREME, *self.WORDS])
-        text, until = b"", time.monotonic() + 60
+        text, until = b"", time.monotonic() + LIMIT_S
         line_ = r"\r\033\[K\033\[\?7lepoch \d+/\d+  step \d+/\d+  loss [\d.]+ [^\r\n]* left  ([▁▂▃▄▅▆▇█]+)\033\[\?7h"
         while len(re.findall(line_, text.decode(errors="replace"))) < 3:
             self.assertLess(time.monotonic(), until, text)
@@ -317,7 +317,7 @@ class Progress(unittest.TestCase):
         self.assertIn(drawn[-1][-1], "▁▂▃▄")
 
     def test_without_one_there_are_whole_lines(self):
-        run = subprocess.run([TRIREME, *self.WORDS, "train.steps=300"], cwd=self.folder.name, capture_output=True, text=True, timeout=60)
+        run = subprocess.run([TRIREME, *self.WORDS, "train.steps=300"], cwd=self.folder.name, capture_output=True, text=True, timeout=LIMIT_S)
         self.assertEqual(run.returncode, 0, run.stderr)
         self.assertNotIn("\033", run.stdout + run.stderr)
         self.assertNotIn("\r", run.stdout + run.stderr)

@@ -13,7 +13,7 @@ import tempfile
 import unittest
 
 from browser import chromium
-from launched import PYPI, TRIREME
+from launched import LIMIT_S, PYPI, TRIREME
 from perfetto import Perfetto, folder_of_interface
 
 CONFIG = """
@@ -39,7 +39,7 @@ class Trace(unittest.TestCase):
 
     @classmethod
     def call(cls, *words, code=0):
-        run = subprocess.run([TRIREME, *words], cwd=cls.folder, text=True, capture_output=True, timeout=120)
+        run = subprocess.run([TRIREME, *words], cwd=cls.folder, text=True, capture_output=True, timeout=LIMIT_S)
         assert run.returncode == code, (run.returncode, run.stdout + run.stderr)
         return run
 

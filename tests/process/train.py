@@ -17,7 +17,7 @@ import tempfile
 import time
 import unittest
 
-from launched import TRIREME, has_address_sanitizer, long_test
+from launched import LIMIT_S, TRIREME, has_address_sanitizer, long_test
 from steps import has_steps
 
 CONFIG = """
@@ -102,7 +102,7 @@ class Train(unittest.TestCase):
         self.runs = 0
 
     def tearDown(self):
-        deadline = time.time() + 5
+        deadline = time.time() + LIMIT_S
         while leftovers()[1] and time.time() < deadline:
             time.sleep(0.05)
         names, running = leftovers()
@@ -122,7 +122,7 @@ class Train(unittest.TestCase):
 
     def train(self, *args, code=0, env=None):
         process = self.start(*args, env=env)
-        out, err = process.communicate(timeout=100)
+        out, err = process.communicate(timeout=LIMIT_S)
         self.assertEqual(process.returncode, code, f"{args}\n{out}{err}")
         return out, err
 
@@ -235,7 +235,7 @@ class Train(unittest.TestCase):
         one = self.weights("-n", "1")
 
         def limited(*args):
-            return subprocess.run([TRIREME, "train", str(self.config), *args], cwd=self.folder.name, text=True, timeout=120,
+            return subprocess.run([TRIREME, "train", str(self.config), *args], cwd=self.folder.name, text=True, timeout=LIMIT_S,
                                   capture_output=True,
                                   preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (475 << 20, 475 << 20)))
 
@@ -273,9 +273,7 @@ class Train(unittest.TestCase):
         self.train("-n", "2", "--out", run)
         before = sorted(os.listdir(f"{run}/checkpoints"))
         shell = f"ulimit -f 5000; trap '' XFSZ; exec {TRIREME} train --resume {run} -n 3 train.steps=7"
-        began = time.time()
-        process = subprocess.run(["sh", "-c", shell], capture_output=True, text=True, timeout=60, cwd=self.folder.name)
-        self.assertLess(time.time() - began, 30)
+        process = subprocess.run(["sh", "-c", shell], capture_output=True, text=True, timeout=LIMIT_S, cwd=self.folder.name)
         self.assertEqual(process.returncode, 1, process.stderr)
         self.assertIn("not saved", process.stderr)
         self.assertEqual(sorted(n for n in os.listdir(f"{run}/checkpoints") if n.startswith("step-")), before)
@@ -349,7 +347,7 @@ class Train(unittest.TestCase):
             self.assertIsNone(process.poll(), "ended before it could be stopped")
             time.sleep(0.01)
         process.send_signal(signal.SIGTERM)
-        _, err = process.communicate(timeout=30)
+        _, err = process.communicate(timeout=LIMIT_S)
         if process.returncode == 0:
             self.skipTest("the run was over before the signal came")
         self.assertEqual(process.returncode, 128 + signal.SIGTERM, err)
@@ -366,9 +364,10 @@ class Train(unittest.TestCase):
         self.assertEqual([line["step"] for line in lines if line.get("loss", 0) is None], [4, 9])
 
     def test_a_killed_worker_is_named_and_the_others_stop(self):
-        process = self.start("-n", "3", "train.epochs=100000")
+        run = f"{self.folder.name}/killed"
+        process = self.start("-n", "3", "--out", run, "train.epochs=100000")
         victim = None
-        deadline = time.time() + 20
+        deadline = time.time() + LIMIT_S
         while victim is None and time.time() < deadline:
             for pid in leftovers()[1]:
                 try:
@@ -376,26 +375,26 @@ class Train(unittest.TestCase):
                         victim = pid
                 except OSError:
                     pass
-        time.sleep(1)
+        while not has_steps(run):
+            self.assertIsNone(process.poll())
+            time.sleep(0.01)
         os.kill(victim, signal.SIGKILL)
-        began = time.time()
-        _, err = process.communicate(timeout=30)
-        self.assertLess(time.time() - began, 10)
+        _, err = process.communicate(timeout=LIMIT_S)
         self.assertEqual(process.returncode, 128 + signal.SIGKILL, err)
         self.assertIn("rank 1", err)
 
     def test_a_killed_launcher_takes_its_workers_along(self):
         process = self.start("-n", "2", "train.epochs=100000")
-        deadline = time.time() + 20
+        deadline = time.time() + LIMIT_S
         while len(leftovers()[1]) < 3 and time.time() < deadline:
             time.sleep(0.02)
         process.kill()
-        process.communicate(timeout=30)
+        process.communicate(timeout=LIMIT_S)
 
     def test_one_run_at_a_time_writes_in_a_folder_and_the_next_one_right_after_it_was_killed(self):
         run = f"{self.folder.name}/mine"
         first = self.start("-n", "2", "--out", run, "train.epochs=100000")
-        deadline = time.time() + 20
+        deadline = time.time() + LIMIT_S
         while not os.path.exists(f"{run}/metrics.jsonl") and time.time() < deadline:
             time.sleep(0.02)
         _, err = self.train("--out", run, code=2)
@@ -403,14 +402,14 @@ class Train(unittest.TestCase):
         self.assertIsNone(first.poll())
         first.kill()
         self.train("-n", "2", "--out", run, "--overwrite")
-        first.communicate(timeout=30)
+        first.communicate(timeout=LIMIT_S)
 
     def test_a_full_disk_is_one_line_and_the_last_checkpoint_survives(self):
         run = f"{self.folder.name}/full"
         self.train("--out", run, "train.steps=5")
         before = sorted(os.listdir(f"{run}/checkpoints"))
         shell = f"ulimit -f 2; trap '' XFSZ; exec {TRIREME} train --resume {run} train.steps=0"
-        process = subprocess.run(["sh", "-c", shell], capture_output=True, text=True, timeout=60, cwd=self.folder.name)
+        process = subprocess.run(["sh", "-c", shell], capture_output=True, text=True, timeout=LIMIT_S, cwd=self.folder.name)
         self.assertEqual(process.returncode, 1, process.stderr)
         self.assertEqual(len(self.error_lines(process.stderr)), 1, process.stderr)
         self.assertEqual(sorted(n for n in os.listdir(f"{run}/checkpoints") if n.startswith("step-")), before)
@@ -438,7 +437,7 @@ class Train(unittest.TestCase):
         resource.prlimit(process.pid, resource.RLIMIT_FSIZE, limits)
         read_until("standard output is written again", "logs of ranks are written again")
         process.send_signal(signal.SIGTERM)
-        err += process.communicate(timeout=30)[1]
+        err += process.communicate(timeout=LIMIT_S)[1]
         self.assertEqual(process.returncode, 128 + signal.SIGTERM, err)
         self.assertEqual(err.count("cannot be written"), 1, err)
         for line in path.read_text().splitlines():
@@ -453,7 +452,7 @@ class Train(unittest.TestCase):
         for kill in range(5):
             process = self.start(*words, *(("--out", run) if kill == 0 else ("--resume", run)))
             before = set(os.listdir(f"{run}/checkpoints")) if kill > 0 else set()
-            deadline = time.time() + 60
+            deadline = time.time() + LIMIT_S
             while process.poll() is None and time.time() < deadline:
                 if os.path.isdir(f"{run}/checkpoints") and set(filter(re.compile("step-").match, os.listdir(f"{run}/checkpoints"))) - before:
                     break
@@ -522,11 +521,11 @@ class Train(unittest.TestCase):
                                    stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=slave, text=True,
                                    env={**os.environ, "OMP_NUM_THREADS": "1"})
         os.close(slave)
-        shown, deadline = b"", time.time() + 8
+        shown, deadline = b"", time.time() + LIMIT_S
         while b" left" not in shown and time.time() < deadline:
             shown += os.read(master, 4096)
         process.send_signal(signal.SIGTERM)
-        process.communicate(timeout=30)
+        process.communicate(timeout=LIMIT_S)
         os.close(master)
         self.assertRegex(shown.decode(), r"\r\x1b\[K\x1b\[\?7lepoch \d+/100000  step \d+/1700000 ")
         self.assertNotIn("\033", "".join(self.log()["rank-0.log"]))
@@ -535,7 +534,7 @@ class Train(unittest.TestCase):
         words = f"train {self.config} data.format=idx data.path={self.folder.name}/nowhere"
         shell = f"[ $RANK = 1 ] && exec {TRIREME} {words}; exec {TRIREME} train {self.config}"
         process = subprocess.run([TRIREME, "launch", "-n", "3", "--", "sh", "-c", shell], capture_output=True, text=True,
-                                 timeout=60, cwd=self.folder.name)
+                                 timeout=LIMIT_S, cwd=self.folder.name)
         self.assertEqual(process.returncode, 1, process.stderr)
         hints = re.findall(r"^\[(\d)\] hint: (.*)$", process.stderr, re.M)
         self.assertEqual(sorted(hints), [(rank, "rank 1 failed first: look at its output and its host") for rank in "02"],
@@ -669,13 +668,13 @@ class Train(unittest.TestCase):
         whole = self.weights("train.epochs=12")
         for words in ((), ("-n", "2"), ("-n", "2", "parallel.sync=zero2")):
             process = self.start("--out", str(run), "--overwrite", "train.epochs=1000000", *words)
-            deadline = time.time() + 60
+            deadline = time.time() + LIMIT_S
             while not (run / "checkpoints").is_dir() or not self.steps_saved(run):
                 self.assertIsNone(process.poll())
                 self.assertLess(time.time(), deadline)
                 time.sleep(0.01)
             process.kill()
-            process.communicate(timeout=30)
+            process.communicate(timeout=LIMIT_S)
             saved = self.steps_saved(run)
             if not words:  # ranks whose launcher ends save the step that they are at
                 self.assertEqual([step % 17 for step in saved], [0] * len(saved), saved)
@@ -789,7 +788,7 @@ class Train(unittest.TestCase):
             if "x_train.npy" in pathlib.Path(f"/proc/{process.pid}/maps").read_text():
                 os.truncate(data / "x_train.npy", 0)
                 break
-        _, err = process.communicate(timeout=60)
+        _, err = process.communicate(timeout=LIMIT_S)
         if process.returncode == 0:
             self.skipTest("the file was read before it could be cut")
         self.assertEqual(process.returncode, 1, err)

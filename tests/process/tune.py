@@ -13,7 +13,7 @@ import sys
 import tempfile
 import unittest
 
-from launched import PYPI, TRIREME, has_address_sanitizer, pypi_has
+from launched import LIMIT_S, PYPI, TRIREME, has_address_sanitizer, pypi_has
 
 EXAMPLES = pathlib.Path(sys.argv[1])
 CONFIG = """
@@ -40,7 +40,7 @@ space:
 
 
 def trireme(*words, code=0, **more):
-    run = subprocess.run([TRIREME, *map(str, words)], capture_output=True, text=True, timeout=120, **more)
+    run = subprocess.run([TRIREME, *map(str, words)], capture_output=True, text=True, timeout=LIMIT_S, **more)
     assert run.returncode == code, f"{words}: exit {run.returncode}\n{run.stdout}{run.stderr}"
     return run.stdout if code == 0 else run.stderr
 
@@ -161,7 +161,7 @@ class Tune(unittest.TestCase):
             self.skipTest("no limit of addresses with AddressSanitizer")
         limited = subprocess.run(["sh", "-c", f"ulimit -v 1500000; exec {TRIREME} train {self.at}/c.yaml --dry-run "
                                   "train.batch=auto data.synthetic_count=4000000 model.hidden='[4096, 4096]'"],
-                                 capture_output=True, text=True, timeout=60, env={**os.environ, "OMP_NUM_THREADS": "1"})
+                                 capture_output=True, text=True, timeout=LIMIT_S, env={**os.environ, "OMP_NUM_THREADS": "1"})
         found = int(re.search(r"batch: (\d+)", limited.stdout).group(1))
         self.assertTrue(8 <= found < 1 << 18, limited.stdout[:2000])
 
@@ -170,7 +170,7 @@ class Tune(unittest.TestCase):
             self.skipTest(f"{PYPI} has no optuna")
         (self.at / "s.yaml").write_text("config: c.yaml\nsteps: 20\nset: {train.eval_every_steps: 5}\n")
         run = subprocess.run([PYPI, EXAMPLES / "tune/optuna_drive.py", self.at / "s.yaml", self.at / "out", "6", TRIREME],
-                             capture_output=True, text=True, timeout=120)
+                             capture_output=True, text=True, timeout=LIMIT_S)
         self.assertEqual(run.returncode, 0, run.stdout + run.stderr)
         self.assertIn("6 trials, best ", run.stdout)
         self.assertEqual(len(report(self.at / "out")["trials"]), 6)

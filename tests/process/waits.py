@@ -13,7 +13,7 @@ import threading
 import time
 import unittest
 
-from launched import TRIREME
+from launched import LIMIT_S, TRIREME
 from ports import free_port
 
 CONFIG = """
@@ -21,7 +21,6 @@ model: {name: mlp, hidden: [8]}
 data: {name: synthetic, synthetic_count: 64, synthetic_width: 8}
 train: {batch: 16, epochs: 1, threads: 1}
 """
-LIMIT_S = 120  # of a busy machine; nothing here waits for it
 
 
 def torch(rank, address="127.0.0.1", world=2):

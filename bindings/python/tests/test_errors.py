@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What is wrong is said as an exception with one line: the thing, the wanted, the got. Nobody hangs."""
 import os
+import re
 import signal
 import sys
 import tempfile
@@ -99,42 +100,41 @@ class Failures(unittest.TestCase):
 
 
 def fails(call, *texts):
-    start = time.time()
     try:
         call()
     except RuntimeError as error:
         missing = [text for text in texts if text not in str(error)]
         assert not missing, f"want {missing} in: {error}"
-        return time.time() - start
+        return str(error)
     raise AssertionError("nothing was raised")
 
 
 def mismatch(rank):
-    dist.init_process_group("trireme", timeout=timedelta(seconds=20))
+    dist.init_process_group("trireme", timeout=timedelta(seconds=60))
     tensor = torch.ones(3 + rank)
-    took = fails(lambda: dist.all_reduce(tensor), "trireme: ", "all_reduce", "f32 x 3", "f32 x 4")
-    assert took < 5, took
+    fails(lambda: dist.all_reduce(tensor), "trireme: ", "all_reduce", "f32 x 3", "f32 x 4")
     fails(dist.barrier, "f32 x 3")  # what happened first is said again
 
 
 def late(rank):
     dist.init_process_group("trireme", timeout=timedelta(seconds=60))
     group = dist.new_group(timeout=timedelta(seconds=1))
+    store = dist.distributed_c10d._get_default_store()
     if rank == 0:
-        took = fails(lambda: dist.all_reduce(torch.ones(3), group=group), "all_reduce", "rank 1", "Timed out", "timeout")
-        assert took < 10, took
+        said = fails(lambda: dist.all_reduce(torch.ones(3), group=group), "all_reduce", "rank 1", "Timed out", "timeout")
+        assert float(re.search(r"waited ([0-9.]+) s", said)[1]) < 60, said
+        store.set("late", "1")
     else:
-        time.sleep(2)
+        store.wait(["late"])
 
 
 def dies(rank):
-    dist.init_process_group("trireme", timeout=timedelta(seconds=20))
+    dist.init_process_group("trireme", timeout=timedelta(seconds=60))
     dist.barrier()
     if rank == 1:
         sys.stdout.flush()
         os._exit(0)
-    took = fails(lambda: [dist.all_reduce(torch.ones(10)) for _ in range(1000)], "rank 1")
-    assert took < 5, took
+    fails(lambda: [dist.all_reduce(torch.ones(10)) for _ in range(1000)], "rank 1 is gone")
 
 
 def again(rank):
@@ -148,7 +148,7 @@ def again(rank):
 
 
 def future(rank):
-    dist.init_process_group("trireme", timeout=timedelta(seconds=20))
+    dist.init_process_group("trireme", timeout=timedelta(seconds=60))
     work = dist.all_reduce(torch.ones(3 + rank), async_op=True)
     fails(work.get_future().wait, "all_reduce")
     fails(work.wait, "all_reduce")
@@ -156,7 +156,7 @@ def future(rank):
 
 
 def roots(rank):
-    dist.init_process_group("trireme", timeout=timedelta(seconds=20))
+    dist.init_process_group("trireme", timeout=timedelta(seconds=60))
 
     def calls():
         dist.broadcast(torch.full((100,), float(rank)), src=rank)
@@ -165,7 +165,7 @@ def roots(rank):
 
 
 def shapes(rank):
-    dist.init_process_group("trireme", timeout=timedelta(seconds=20))
+    dist.init_process_group("trireme", timeout=timedelta(seconds=60))
     fails(lambda: dist.all_reduce(torch.eye(3 + rank).to_sparse()), "want sparse tensors of one shape")
 
 
@@ -173,19 +173,21 @@ class Pause:
     """A global one: Python takes it away after its threads were told to end, and before the process ends."""
 
     def __init__(self, files):
-        self.files, self.sleep, self.exists, self.open = files, time.sleep, os.path.exists, open
+        self.files, self.sleep, self.exists, self.open, self.remove = files, time.sleep, os.path.exists, open, os.remove
 
     def __del__(self):
         self.open(self.files[0], "w").close()
         while not self.exists(self.files[1]):
             self.sleep(0.01)
         self.sleep(0.2)
+        for path in self.files:
+            self.remove(path)
 
 
 def ends(rank):
     """Rank 1 makes the operation that rank 0 waits for when rank 0's Python is half gone."""
     global pause
-    dist.init_process_group("trireme", timeout=timedelta(seconds=20))
+    dist.init_process_group("trireme", timeout=timedelta(seconds=60))
     files = [f"/tmp/trireme-ends-{os.environ['MASTER_PORT']}-{turn}" for turn in range(2)]
     if rank == 0:
         dist.all_reduce(torch.ones(3), async_op=True).get_future().then(str)  # no function of this file: its globals would stay
@@ -197,13 +199,10 @@ def ends(rank):
         dist.all_reduce(torch.ones(3))
     finally:
         open(files[1], "w").close()
-        time.sleep(0.5)
-        for path in files:
-            os.remove(path)
 
 
 def monitored(rank):
-    dist.init_process_group("trireme", timeout=timedelta(seconds=20))
+    dist.init_process_group("trireme", timeout=timedelta(seconds=60))
     group = dist.distributed_c10d._get_default_group()
     group.monitored_barrier(timedelta(seconds=20))
     store = dist.distributed_c10d._get_default_store()
@@ -217,9 +216,8 @@ def monitored(rank):
               f"Rank {rank} successfully reached monitoredBarrier, but received errors while waiting for send/recv from rank 0", names)
     dist.barrier()
     if rank == 0:
-        took = fails(lambda: group.monitored_barrier(timedelta(0)), "Rank 0 timed out in monitoredBarrier after ",
-                     "Rank 1 failed to pass monitoredBarrier")
-        assert took < 5, took
+        fails(lambda: group.monitored_barrier(timedelta(0)), "Rank 0 timed out in monitoredBarrier after 1 ms",
+              "Rank 1 failed to pass monitoredBarrier")
     dist.barrier()
     if rank != 0:
         fails(lambda: group.monitored_barrier(timedelta(seconds=20)), f"Rank {rank} successfully reached")
@@ -233,7 +231,7 @@ def interrupt(rank):
         store = dist.FileStore(os.path.join(folder, "store"), 2)
         threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
         try:
-            dist.init_process_group("trireme", store=store, rank=0, world_size=2, timeout=timedelta(seconds=20))
+            dist.init_process_group("trireme", store=store, rank=0, world_size=2, timeout=timedelta(seconds=60))
         except KeyboardInterrupt:
             return
         raise AssertionError("want KeyboardInterrupt")
