@@ -45,7 +45,7 @@ test test-all: ## builds everything, runs the tests that take seconds; all of th
 stress: ## N=10 runs of the tests of `make test` beside two busy loops (after `make test`)
 	@tools/stress $(if $(N),$(N),10) $(BUILD) -E '$(LONG)'
 
-check: ## format, layers, headers, names in documents, lengths
+check: ## format, layers, headers, names in documents, lengths, words
 	@tools/deps build check
 	@tools/check
 

@@ -23,7 +23,7 @@ typedef struct ckpt_flags {
 static ckpt_flags given;
 static const tri_flag flags[] = {
     {"--json", NULL, "list, verify: one JSON object", &given.json},
-    {"--keep", "N", "prune: the newest so many stay", &given.keep},
+    {"--keep", "N", "prune: keep the newest N", &given.keep},
     {"--keep-every", "N", "prune: those of steps that N divides stay too", &given.keep_every},
 };
 
@@ -159,7 +159,7 @@ static tri_status entry_examine(ckpt_entry *entry)
     return entry->unheard ? TRI_ENOMEM : TRI_OK;
 }
 
-/* A run that goes on has removed it meanwhile. */
+/* A run that continues has removed it meanwhile. */
 static bool entry_is_gone(const ckpt_entry *entry)
 {
     return entry->damages.count > 0 && !tri_fs_exists(entry->path);

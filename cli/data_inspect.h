@@ -9,7 +9,7 @@
 
 #include "base/status.h"
 
-/* words: PATH, then data.key=value. Reads and decodes everything, with so many threads. TRI_EFORMAT after the report:
+/* words: PATH, then data.key=value. Reads and decodes everything, with `threads` threads. TRI_EFORMAT after the report:
  * some files are broken. */
 tri_status data_inspect(const char *const *words, int count, int threads, bool as_json);
 

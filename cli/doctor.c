@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * doctor.c: `trireme doctor`: what is wrong with this machine or cluster, and the command that mends it.
+ * doctor.c: `trireme doctor`: what is wrong with this machine or cluster, and the command that fixes it.
  *
  * This process looks at its machine, asks the hosts whether they answer, and starts ranks that look at theirs and at
  * each other; what rank 0 of them finds comes back through a file in memory that stands in for standard output.
@@ -34,7 +34,7 @@ static const tri_flag flags[] = {
      "start them by ssh: one '[user@]host [slots=N] [port=N]' per line; without -n: as many as there are slots",
      &given.hosts},
     {"--wait", "SECONDS", "longest wait for a host or a rank to go on (default 15)", &given.wait},
-    {"--json", NULL, "one object a line: check, result, found, wanted, mend, host", &given.json},
+    {"--json", NULL, "one object a line: check, result, found, wanted, fix, host", &given.json},
     {"--checked", "ID", "leave out the machine of this id (set by the launcher itself)", &given.checked},
 };
 
@@ -54,7 +54,7 @@ static tri_status print_json(const tri_finding *finding)
     tri_json_text(&json, "result", tri_result_name(finding->result));
     tri_json_text(&json, "found", finding->found);
     tri_json_text(&json, "wanted", finding->wanted);
-    tri_json_text(&json, "mend", finding->mend);
+    tri_json_text(&json, "fix", finding->fix);
     tri_json_text(&json, "host", finding->host);
     tri_status status = tri_json_end(&json);
     if (status == TRI_OK)
@@ -69,8 +69,8 @@ static void print_text(const tri_finding *finding)
     if (finding->wanted[0])
         printf("; wanted: %s", finding->wanted);
     putchar('\n');
-    if (finding->mend[0])
-        printf("      mend: %s\n", finding->mend);
+    if (finding->fix[0])
+        printf("      fix: %s\n", finding->fix);
 }
 
 /* The machine's name, or that what follows is between machines; how much of it people need not read. */
@@ -212,15 +212,15 @@ static void judge_host(const tri_host_answer *answer, const char *self, tri_find
     const char *plain = at ? at + 1 : answer->name, *p = answer->port[0] ? "-p " : "",
                *after = answer->port[0] ? " " : "";
     if (strstr(answer->text, "Permission denied"))
-        TRI_FINDING_SET(finding->mend, "ssh-copy-id %s%s%s%s", p, answer->port, after, answer->name);
+        TRI_FINDING_SET(finding->fix, "ssh-copy-id %s%s%s%s", p, answer->port, after, answer->name);
     else if (strstr(answer->text, "Host key verification"))
-        TRI_FINDING_SET(finding->mend, "ssh-keyscan %s%s%s%s >> ~/.ssh/known_hosts", p, answer->port, after, plain);
+        TRI_FINDING_SET(finding->fix, "ssh-keyscan %s%s%s%s >> ~/.ssh/known_hosts", p, answer->port, after, plain);
     else if (answer->exit_code == 127 || answer->exit_code == 126 || answer->exit_code == 0)
-        TRI_FINDING_SET(finding->mend, "ssh %s%s%s%s mkdir -p %.*s && scp %s%s%s%s %s:%s", p, answer->port, after,
+        TRI_FINDING_SET(finding->fix, "ssh %s%s%s%s mkdir -p %.*s && scp %s%s%s%s %s:%s", p, answer->port, after,
                         answer->name, (int)(strrchr(self, '/') - self), self, answer->port[0] ? "-P " : "",
                         answer->port, after, self, answer->name, self);
     else
-        TRI_FINDING_SET(finding->mend, "ssh -v %s%s%s%s true     # until this works", p, answer->port, after,
+        TRI_FINDING_SET(finding->fix, "ssh -v %s%s%s%s true     # until this works", p, answer->port, after,
                         answer->name);
 }
 
@@ -275,7 +275,7 @@ static tri_status skip_ranks(doctor_report *report, const tri_finding *why)
     if (!finding)
         return TRI_ENOMEM;
     TRI_FINDING_SET(finding->wanted, "all ranks start, and meet");
-    TRI_FINDING_SET(finding->found, "ranks were not started: mend '%s' first", name);
+    TRI_FINDING_SET(finding->found, "ranks were not started: fix '%s' first", name);
     return TRI_OK;
 }
 

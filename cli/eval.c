@@ -32,7 +32,7 @@ static const tri_flag flags[] = {
     {"--train", NULL, "on the training data instead of the test data", &given.train},
     {"--validation", NULL, "on the validation data instead of the test data", &given.validation},
     {"--json", NULL, "one JSON object", &given.json},
-    {"--follow", NULL, "each newest checkpoint of a run that goes on, until its last step; also to RUN/evaluator.jsonl",
+    {"--follow", NULL, "each newest checkpoint of a running job, until its last step; also to RUN/evaluator.jsonl",
      &given.follow},
     {"--patience", "SECONDS", "with --follow: how long to wait for a new checkpoint (default 3600)", &given.patience},
 };

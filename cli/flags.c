@@ -191,7 +191,8 @@ static const char *hint_of(tri_status status, const char *message)
     case TRI_ETIMEOUT:
         if (!trains || hint_given[0])
             return hint_given[0] ? hint_given : NULL;
-        return "log/rank-N.log in the run folder has what each rank said; --resume goes on from the newest checkpoint";
+        return "log/rank-N.log in the run folder has what each rank said; --resume continues from the newest "
+               "checkpoint";
     case TRI_ENOMEM:
         if (!trains)
             return hint_given[0] ? hint_given : NULL;

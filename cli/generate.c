@@ -46,7 +46,7 @@ static const tri_flag flags[] = {
     {"--context", "N", "tokens kept of a text at most, less memory (default: all that the model can see)",
      &given.context},
     {"--slide", "N",
-     "once the context is full go on with its N newest tokens, walked anew (default: the text ends there)",
+     "once the context is full continue with its N newest tokens, computed again (default: the text ends there)",
      &given.slide},
     {"--dtype", "TYPE", "of the weights in memory: f32, or bf16 at half the bytes (default f32)", &given.dtype},
     {"--threads", "N", "default: OMP_NUM_THREADS, or the cores of this process", &given.threads},
@@ -165,7 +165,7 @@ static tri_status tell_one(const tri_text_model *model, const tri_generate_reque
     fflush(stdout);
     if (result->end == TRI_GENERATE_END_CONTEXT)
         fprintf(stderr,
-                "note: the context of %lld tokens is full: %lld of %lld tokens were generated (--slide goes on)\n",
+                "note: the context of %lld tokens is full: %lld of %lld tokens were generated (--slide continues)\n",
                 (long long)model->places, (long long)result->tokens, (long long)request->max_tokens);
     if (result->tokens > 0)
         fprintf(stderr, "%lld tokens after %lld: first token %.3f s, then %.1f tokens/s\n", (long long)result->tokens,

@@ -29,7 +29,7 @@ tri_status predict_input_open(const char *path, const char *format, predict_inpu
 /* Samples are rows of such a table from now on: columns are found by their names. */
 tri_status predict_input_table_set(predict_input *input, const tri_table *table);
 void predict_input_close(predict_input *input);
-/* The next sample; *end: there is none. TRI_EFORMAT: this one is wrong, the next call goes on behind it (sample->line
+/* The next sample; *end: there is none. TRI_EFORMAT: this one is wrong, the next call continues behind it (sample->line
  * says which it is). Any other failure ends the input. */
 tri_status predict_input_next(predict_input *input, predict_sample *sample, bool *end);
 /* Whether the next call will wait for somebody who writes. */

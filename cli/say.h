@@ -14,7 +14,7 @@
 tri_status tri_say_begin(void);
 /* monitor.log of a run: auto leaves it. Processes that are started from now on follow. */
 tri_status tri_say_form(tri_monitor_log form);
-/* The trace id of the run in this folder: TRACEPARENT's; of one that goes on, its own; else, where this process starts
+/* The trace id of the run in this folder: TRACEPARENT's; of a resumed one, its own; else, where this process starts
  * others, a new one, which they get in TRACEPARENT. */
 tri_status tri_say_ids(const char *run_folder, bool goes_on, bool starts_others);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * bench.h: `trireme bench`: one row per operation (table.c), what the flags ask for (config.c), data whose results are
- * known (data.c), the timed run (run.c), and how a result is told (print.c).
+ * known (data.c), the timed run (run.c), and how a result is printed (print.c).
  */
 #ifndef TRI_CLI_BENCH_H
 #define TRI_CLI_BENCH_H

@@ -2,7 +2,7 @@
  *
  * run.c: the timed run of one case.
  *
- * A sample: every rank writes its inputs anew, all meet in a barrier, the operation runs, all meet, every result is
+ * A sample: every rank writes its inputs again, all meet in a barrier, the operation runs, all meet, every result is
  * checked. Only the operation is timed. Small operations are timed as a batch, back to back, each on data of its own:
  * one alone is shorter than the ranks' way out of the barrier. A sample's time is the slowest rank's.
  */

@@ -48,8 +48,8 @@ typedef struct chaos_play {
     chaos_job job;
     chaos_plan plan;
     tri_vector strikes;
-    size_t due;  /* first event that has not begun */
-    size_t told; /* first strike whose line is not printed */
+    size_t due;     /* first event that has not begun */
+    size_t printed; /* first strike whose line is not printed */
     int64_t seed, left_out;
     int64_t start_ns, limit_ns, gone_ns;
     int64_t first_step, step, step_ns; /* the newest, and when it was seen */
@@ -106,13 +106,13 @@ static void steps_look(chaos_play *play)
         play->step = step;
         play->step_ns = now_ns;
     }
-    for (size_t i = play->told; i < play->strikes.count; i++) {
+    for (size_t i = play->printed; i < play->strikes.count; i++) {
         chaos_strike *strike = strike_at(play, i);
         if (strike->next_ns < 0 && step > strike->step)
             strike->next_ns = now_ns - strike->began_ns;
     }
-    for (; play->told < play->strikes.count && strike_at(play, play->told)->next_ns >= 0; play->told++)
-        strike_tell(play, strike_at(play, play->told));
+    for (; play->printed < play->strikes.count && strike_at(play, play->printed)->next_ns >= 0; play->printed++)
+        strike_tell(play, strike_at(play, play->printed));
 }
 
 /* --- strikes --- */
@@ -235,7 +235,7 @@ static bool is_over(chaos_play *play)
     for (size_t i = 0; i < play->strikes.count; i++)
         if (strike_at(play, i)->lasts)
             return false;
-    return all_begun && play->told == play->strikes.count &&
+    return all_begun && play->printed == play->strikes.count &&
            now_ns - play->start_ns >= (int64_t)(play->plan.for_s * 1e9);
 }
 
@@ -252,12 +252,12 @@ static tri_status play_run(chaos_play *play)
         tri_sleep_ns(LOOP_NS);
     }
     strikes_go_on(play, true);
-    for (; play->told < play->strikes.count; play->told++)
-        strike_tell(play, strike_at(play, play->told));
+    for (; play->printed < play->strikes.count; play->printed++)
+        strike_tell(play, strike_at(play, play->printed));
     return status;
 }
 
-/* --- what is told --- */
+/* --- output --- */
 
 static bool hangs(const chaos_play *play)
 {
@@ -266,7 +266,7 @@ static bool hangs(const chaos_play *play)
 
 static const char *verdict(const chaos_play *play)
 {
-    return hangs(play) ? "the job makes no step any more" : play->ended ? "the job has ended" : "the job goes on";
+    return hangs(play) ? "the job makes no step any more" : play->ended ? "the job has ended" : "the job continues";
 }
 
 static void summary_print(chaos_play *play)

@@ -59,7 +59,7 @@ typedef struct chaos_strike {
     int64_t step;      /* of the job, then */
     int64_t next_ns;   /* until the next one was made; -1: not yet */
     bool lasts, halts; /* has not ended; slow: stopped at the moment */
-    char ports[4096];  /* cut, loss, link: what nft was told of */
+    char ports[4096];  /* cut, loss, link: the ports that nft has rules for */
     uint64_t amount;   /* drawn: how much */
 } chaos_strike;
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * answer.c: what the page asks for, as JSON: a summary of each run, and stretches of its columns as so many points as a
+ * answer.c: what the page asks for, as JSON: a summary of each run, and stretches of its columns as as many points as a
  * screen can show, whatever the length of the run.
  */
 #include <math.h>
@@ -14,7 +14,7 @@
 
 #define POINTS      1000
 #define MOST_POINTS 4000
-#define RECENT_ROWS 12 /* of a rank: a minute, unless told otherwise */
+#define RECENT_ROWS 12 /* of a rank: a minute, by default */
 
 /* --- words of a request --- */
 
@@ -68,7 +68,7 @@ static stretch stretch_of(const tri_history *history, const tri_http_request *re
 {
     const double from = real_word(request, "from", -INFINITY), to = real_word(request, "to", INFINITY);
     stretch at = {.history = history, .from = tri_history_find(history, from), .to = tri_history_find(history, to)};
-    at.from -= at.from > 0; /* a line that goes on to the edge */
+    at.from -= at.from > 0; /* a line that continues to the edge */
     at.to += at.to < tri_history_rows(history);
     at.piece = tri_history_piece(at.to - at.from, points_word(request));
     at.from -= at.from % at.piece;

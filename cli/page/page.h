@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * page.h: runs as a web page: what is read of them (run.c), what is told of them (answer.c), and the server (page.c).
+ * page.h: runs as a web page: what is read of them (run.c), what is answered about them (answer.c), and the server
+ * (page.c).
  *
  * Files are read by a thread of their own, so that an answer waits for no disk: it fetches a piece of a file, and then
  * enters what the piece says under the lock of the page. The server's thread answers from what was entered, under the

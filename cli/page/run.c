@@ -22,7 +22,7 @@ enum {
 #undef COUNT_ONE
 };
 
-/* Files that are read anew tell of them again. */
+/* Files that are read again report them again. */
 static bool event_is_known(const tri_page_run *run, const tri_page_event *event)
 {
     const tri_page_event *events = run->events.items;

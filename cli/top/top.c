@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * top.c: `trireme top RUN`: a run as it goes on, from its folder: it is neither asked nor slowed.
+ * top.c: `trireme top RUN`: a run while it trains, from its folder: it is neither asked nor slowed.
  *
  * On a terminal a screen is drawn again and again, and keys change how it is seen; elsewhere a line now and then. No
  * curses: seven escape sequences that every terminal has do what is wanted.

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * top.h: what is known of a run while it goes on, and of its processes on this machine.
+ * top.h: what is known of a run while it trains, and of its processes on this machine.
  */
 #ifndef TRI_CLI_TOP_H
 #define TRI_CLI_TOP_H
@@ -43,7 +43,7 @@ typedef struct tri_top {
     double test_loss, test_accuracy;
     int64_t tested;        /* the step of that; -1: none */
     char event[256];       /* the newest event or failed save; "" none */
-    int slow_rank;         /* whom the others wait for, as it was told last, */
+    int slow_rank;         /* whom the others wait for, as it was reported last, */
     char slow_cause[16];   /* and why; "": it was not */
     int64_t epochs, steps; /* of the whole run; steps 0: not known */
     bool has_config, steps_told;
@@ -112,7 +112,7 @@ bool tri_top_view_key(tri_top_view *view, int key, const tri_vector *rows, size_
 bool tri_top_view_is_chosen(const tri_top_view *view, const tri_top_row *row);
 /* The row that is chosen; -1: none. Moves what is shown so that it is seen. */
 long tri_top_view_place(tri_top_view *view, const tri_vector *rows, size_t page);
-/* draw.c: the screen, of so many lines (0: as many as it takes); *page: rows that are shown at once. */
+/* draw.c: the screen, of `lines` lines (0: as many as it takes); *page: rows that are shown at once. */
 tri_status tri_top_draw(const tri_top *top, tri_top_view *view, int columns, int lines, size_t *page, tri_string *out);
 /* tell.c: a line, an object. */
 tri_status tri_top_line(const tri_top *top, tri_string *out);

@@ -25,7 +25,7 @@ long tri_top_view_place(tri_top_view *view, const tri_vector *rows, size_t page)
     return place;
 }
 
-/* By so many rows, from the first one shown if none is chosen. */
+/* By `rows` rows, from the first one shown if none is chosen. */
 static void choose(tri_top_view *view, const tri_vector *rows, size_t page, long by)
 {
     const long place = tri_top_view_place(view, rows, page), last = (long)rows->count - 1;

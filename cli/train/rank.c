@@ -31,7 +31,7 @@ static tri_status log_open_alone(const tri_train_words *words)
     tri_cluster_place place;
     char path[1300];
     if (tri_cluster_detect(NULL, NULL, &place) != TRI_OK || strcmp(place.started_by, "alone") != 0)
-        return TRI_OK; /* a wrong environment is told by tri_worker_join() */
+        return TRI_OK; /* a wrong environment is reported by tri_worker_join() */
     TRI_TRY(tri_train_folder_begin(words, NULL));
     snprintf(path, sizeof(path), "%s/log", words->folder);
     TRI_TRY_IN(tri_fs_make_folder(path), "while making the run folder");

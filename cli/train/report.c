@@ -25,7 +25,7 @@ struct tri_train_report {
     tri_top top;
     tri_post_place place;
     int64_t every_ns;
-    int64_t told; /* steps seen, by the last report */
+    int64_t reported; /* steps seen, by the last report */
     bool failed;
     tri_mutex mutex;
     tri_cond ends;
@@ -81,18 +81,18 @@ static tri_status look_and_tell(tri_train_report *report)
     tri_string body = {0};
     TRI_TRY(tri_metrics_read(&report->top.reader, line_seen, &report->top));
     tri_top_length_find(&report->top);
-    if (report->top.seen == report->told)
+    if (report->top.seen == report->reported)
         return TRI_OK;
     tri_status status = body_make(&report->top, &body);
     if (status == TRI_OK)
         status = tri_post_json(&report->place, tri_string_text(&body), LIMIT_MS);
     if (status == TRI_OK)
-        report->told = report->top.seen;
+        report->reported = report->top.seen;
     tri_string_fini(&body);
     return status;
 }
 
-/* A failure is told once, until it is over. */
+/* A failure is reported once, until it is over. */
 static void turn(tri_train_report *report)
 {
     tri_status status = look_and_tell(report);
@@ -129,7 +129,7 @@ tri_status tri_train_report_start(const char *folder, double every_s, tri_train_
     tri_cluster_place self;
     *out = NULL;
     if (!place.url[0] || every_s <= 0 || tri_cluster_detect(NULL, NULL, &self) != TRI_OK || self.rank != 0)
-        return TRI_OK; /* a wrong environment is told by tri_worker_join() */
+        return TRI_OK; /* a wrong environment is reported by tri_worker_join() */
     tri_train_report *report = tri_alloc_zero(1, sizeof(*report));
     if (!report)
         return TRI_ENOMEM;

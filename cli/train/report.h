@@ -9,7 +9,7 @@
 
 typedef struct tri_train_report tri_train_report;
 /* Where the environment asks for it, and this process is rank 0 or alone; else *out is NULL. A controller that cannot
- * be reached is told, and is no failure. folder: of the run, borrowed. */
+ * be reached is reported, and is no failure. folder: of the run, borrowed. */
 tri_status tri_train_report_start(const char *folder, double every_s, tri_train_report **out);
 /* Reports what is new, and ends. NULL does nothing. */
 void tri_train_report_end(tri_train_report *report);

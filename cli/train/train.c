@@ -92,8 +92,8 @@ static int print_help(void)
     if (status == TRI_OK)
         status = tri_string_append(
             &text, "  for each: from: FOLDER (weights to begin with: Hugging Face's, a run, a checkpoint),\n"
-                   "            freeze: [names] (parameters that do not move), reinit: [names] (that begin "
-                   "anew)\n");
+                   "            freeze: [names] (parameters that do not move), reinit: [names] (that are initialized "
+                   "again)\n");
     for (const tri_config_section *at = tri_config_sections; at->table && status == TRI_OK; at++) {
         status = tri_string_append(&text, "\n");
         if (status == TRI_OK)

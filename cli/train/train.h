@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * train.h: what `trireme train` was told, and the ways that it goes.
+ * train.h: what `trireme train` got as options, and the ways that it goes.
  */
 #ifndef TRI_CLI_TRAIN_TRAIN_H
 #define TRI_CLI_TRAIN_TRAIN_H

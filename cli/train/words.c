@@ -284,7 +284,7 @@ static tri_status servers_configure(tri_config *config, const tri_worker_roles *
     return TRI_OK;
 }
 
-/* train.batch auto becomes a number here, before there are ranks: all of them are told the same one. */
+/* train.batch auto becomes a number here, before there are ranks: all of them get the same one. */
 static tri_status batch_find(tri_train_words *words, tri_config *config, const tri_worker_roles *roles)
 {
     const char **end = (const char **)(uintptr_t)words->overrides; /* in argv, whose flags have left room */

@@ -32,8 +32,8 @@ static void stats_print(tri_ps_client *client)
     tri_string_fini(&text);
 }
 
-/* A run that has lost a server goes on from its own newest checkpoint, or from where it began if that was one; else it
- * begins anew. */
+/* A run that has lost a server continues from its own newest checkpoint, or from where it began if that was one; else
+ * it begins again. */
 static tri_status job_open(const ps_words *words, const tri_cluster *cluster, tri_ps_client *client, tri_job **job)
 {
     bool again = tri_ps_client_era(client) > 0, from_other = words->resume && strcmp(words->resume, words->folder) != 0;
@@ -69,7 +69,7 @@ static void back_tell(const tri_job *job, const char *folder, int64_t reached)
     else
         tri_log(TRI_LOG_WARN,
                 "a parameter server was lost with what it held, and there is no checkpoint in %s yet: the run begins "
-                "anew (checkpoint.every_steps or every_s makes some, ps.replicas 2 has a copy of everything)",
+                "again (checkpoint.every_steps or every_s makes some, ps.replicas 2 has a copy of everything)",
                 folder);
 }
 

@@ -3,7 +3,7 @@
  * ask.c: `trireme tune --ask-tell`: one JSON object a line in and out (docs/tune.md).
  *
  * Two roles, which may be mixed: who asks gets options by the sweep's search, tries them and tells the values; who runs
- * gives options (or a trial it has asked for) and is told the values as the run goes. Answers to ask and tell come at
+ * gives options (or a trial it has asked for) and gets the values as the run goes. Answers to ask and tell come at
  * once and in order; lines about runs come when something happens.
  */
 #include <errno.h>
@@ -127,7 +127,7 @@ static tri_status ask(asked *at)
 }
 
 /* {"tell": N, "value": V}: its end; with "step": on its way. */
-static tri_status told(asked *at, const json_t *object)
+static tri_status values_take(asked *at, const json_t *object)
 {
     tri_tune_work *work = at->work;
     const json_t *number = json_object_get(object, "tell"), *value = json_object_get(object, "value"),
@@ -246,11 +246,11 @@ static tri_status stopped(asked *at, const json_t *object)
         TRI_TRY(tri_trials_save(&at->work->trials, trial));
         return answer_state(trial);
     }
-    tri_tuner_stop(&at->work->tuner, trial); /* its end is told; one that has ended has been told of */
+    tri_tuner_stop(&at->work->tuner, trial); /* its end is reported; one that has ended was reported before */
     return TRI_OK;
 }
 
-/* What is wrong with a line is told, and the next one is read; what is wrong with the database ends it. */
+/* A wrong line is reported, and the next one is read; what is wrong with the database ends it. */
 static tri_status line_take(asked *at, const char *line, size_t nbytes)
 {
     json_error_t error;
@@ -265,7 +265,7 @@ static tri_status line_take(asked *at, const char *line, size_t nbytes)
     if (json_object_get(object, "ask"))
         status = ask(at);
     else if (json_object_get(object, "tell"))
-        status = told(at, object);
+        status = values_take(at, object);
     else if (json_object_get(object, "run"))
         status = ran(at, object);
     else if (json_object_get(object, "stop"))

@@ -2,8 +2,8 @@
  *
  * tune.c: `trireme tune`: trials of a sweep, side by side, until there are no more; and `trireme tune report`.
  *
- * Which trial is next is decided anew in every turn from the trials as they stand in the database, so a sweep that was
- * killed goes on by being started again.
+ * Which trial is next is decided in every turn from the trials as they stand in the database, so a sweep that was
+ * killed continues by being started again.
  */
 #include "cli/tune/tune.h"
 
@@ -27,7 +27,7 @@ static struct {
 static const tri_flag flags[] = {
     {"--out", "FOLDER",
      "where trials and their database lie (default: runs/NAME of the sweep's file); one that is "
-     "there goes on",
+     "there continues",
      &given.out},
     {"--ask-tell", NULL, "another program says what is tried: JSON lines on standard input and output (docs/tune.md)",
      &given.ask},
@@ -106,7 +106,7 @@ static tri_status restart(tri_tune_work *work)
     return TRI_OK;
 }
 
-/* A trial that goes on comes before a new one. *none: nothing is left to start now. */
+/* A trial that continues comes before a new one. *none: nothing is left to start now. */
 static tri_status start_next(tri_tune_work *work, bool *none)
 {
     int64_t target = tri_schedule_first(&work->sweep);
@@ -125,7 +125,7 @@ static tri_status sweep_run(tri_tune_work *work)
     for (;;) {
         bool none = false;
         if (tri_stop_signal())
-            return tri_fail(TRI_ECANCELED, "stopped by a signal; the same command goes on");
+            return tri_fail(TRI_ECANCELED, "stopped by a signal; the same command continues");
         TRI_TRY(tri_tuner_turn(&work->tuner));
         TRI_TRY(restart(work));
         while (!none && tri_tuner_has_room(&work->tuner))

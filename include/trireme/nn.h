@@ -38,8 +38,8 @@ TRI_API void tri_model_init_normal(tri_model *model, float deviation);
 /* Batch norms made from here on take mean and variance of the whole batch, over all workers, as PyTorch's SyncBatchNorm
  * does; false, at first: of each shard of it. */
 TRI_API void tri_model_sync_batch_norm(tri_model *model, bool sync);
-/* What is made between the two is a block: its values are not kept for the way down but formed again there, bit for
- * bit. Less memory, one more way up. Blocks do not nest. */
+/* What is made between the two is a block: its values are not kept for the backward pass but computed again there, bit
+ * for bit. Less memory, one more forward pass. Blocks do not nest. */
 TRI_API void tri_model_block_begin(tri_model *model);
 TRI_API void tri_model_block_end(tri_model *model);
 /* Checks that the model has an input and a loss; returns the first failure of the building calls. */
@@ -136,7 +136,7 @@ TRI_API tri_value tri_cross_entropy(tri_model *model, tri_value logits, tri_valu
 typedef struct tri_vocab_loss_options {
     int64_t words;
     float smoothing;
-    bool forget;      /* logits are formed again on the way down instead of kept: less memory, the same bits */
+    bool forget;      /* logits are computed again in the backward pass instead of kept: less memory, the same bits */
     const char *name; /* NULL: "head<N>" */
     const char *tied; /* NULL: a weight of its own, "<name>.weight" [words, C]; else the whole name of the parameter of
                          that shape which is the weight, such as an embedding's "wte.weight" */

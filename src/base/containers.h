@@ -20,7 +20,7 @@ typedef struct tri_string {
     size_t capacity;
 } tri_string;
 
-/* Room for `more` bytes behind what is there: appending so many takes no memory. */
+/* Room for `more` bytes behind what is there: appending that many takes no memory. */
 tri_status tri_string_reserve(tri_string *string, size_t more);
 tri_status tri_string_append(tri_string *string, const char *text);
 tri_status tri_string_append_bytes(tri_string *string, const void *bytes, size_t nbytes);

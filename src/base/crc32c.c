@@ -86,7 +86,7 @@ __attribute__((target("sse4.2"))) static uint32_t by_instruction(uint32_t crc, c
 }
 #endif
 
-/* Goes on from a remainder. */
+/* Continues from a remainder. */
 static uint32_t remainder_of(uint32_t crc, const void *bytes, size_t nbytes)
 {
 #if HAS_INSTRUCTION

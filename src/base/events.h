@@ -23,7 +23,7 @@
     X(TRI_COUNT_RECEIVED_NBYTES, "received_bytes_total", "payload bytes received")                                     \
     X(TRI_COUNT_PUSHES, "pushes_total", "pushes that this parameter server has taken")                                 \
     X(TRI_COUNT_PULLS, "pulls_total", "pulls that this parameter server was asked for")                                \
-    X(TRI_COUNT_TAKEN_NBYTES, "taken_bytes_total", "bytes of pushes, and of what else workers told this server")       \
+    X(TRI_COUNT_TAKEN_NBYTES, "taken_bytes_total", "bytes of pushes, and of what else workers sent to this server")    \
     X(TRI_COUNT_SERVED_NBYTES, "served_bytes_total", "bytes that this parameter server has sent")                      \
     X(TRI_COUNT_READ_NBYTES, "data_read_bytes_total", "bytes read from data sets")                                     \
     X(TRI_COUNT_SAVES, "checkpoints_total", "checkpoints saved")                                                       \

@@ -78,8 +78,8 @@ tri_status tri_fs_make_folder_lasting(const char *path);
 
 /* A file that is written at any place, by several who opened it. */
 typedef struct tri_fs_file tri_fs_file;
-/* `anew`: created, or emptied; else it must be there. */
-tri_status tri_fs_file_open(const char *path, bool anew, tri_fs_file **out);
+/* `create`: created, or emptied; else it must be there. */
+tri_status tri_fs_file_open(const char *path, bool create, tri_fs_file **out);
 /* Its bytes do not stay in the system's memory, where that can be: for large files that nobody reads soon. From now on
  * what is written in a row is gathered, and may be on its way until tri_fs_file_sync(). */
 void tri_fs_file_pass_cache(tri_fs_file *file);
@@ -92,7 +92,7 @@ tri_status tri_fs_file_close(tri_fs_file *file);
 /* A large file that is read once: its bytes do not stay in the system's memory, where that can be. */
 typedef struct tri_fs_reader tri_fs_reader;
 tri_status tri_fs_reader_open(const char *path, tri_fs_reader **out);
-/* At least one and at most so many bytes from `at` on, valid until the next look; TRI_EIO where the file has none. */
+/* At least one and at most `nbytes` bytes from `at` on, valid until the next look; TRI_EIO where the file has none. */
 tri_status tri_fs_reader_look(tri_fs_reader *reader, uint64_t at, size_t most, const void **bytes, size_t *nbytes);
 void tri_fs_reader_close(tri_fs_reader *reader);
 

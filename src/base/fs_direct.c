@@ -11,7 +11,7 @@
 
 #include "base/containers.h"
 
-/* As many whole blocks as hold so many bytes. */
+/* As many whole blocks as hold `nbytes` bytes. */
 static uintptr_t blocks_of(uintptr_t nbytes)
 {
     return (nbytes + TRI_DIRECT_BLOCK - 1) / TRI_DIRECT_BLOCK * TRI_DIRECT_BLOCK;

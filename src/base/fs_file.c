@@ -18,16 +18,16 @@ struct tri_fs_file {
     tri_fs_direct *direct; /* NULL: the usual way */
 };
 
-tri_status tri_fs_file_open(const char *path, bool anew, tri_fs_file **out)
+tri_status tri_fs_file_open(const char *path, bool create, tri_fs_file **out)
 {
     tri_fs_file *file = tri_alloc_zero(1, sizeof(*file));
     *out = NULL;
     if (!file)
         return TRI_ENOMEM;
     file->path = tri_strdup(path);
-    file->fd = file->path ? tri_fs_open_retrying(path, O_WRONLY | (anew ? O_CREAT | O_TRUNC : 0)) : -1;
+    file->fd = file->path ? tri_fs_open_retrying(path, O_WRONLY | (create ? O_CREAT | O_TRUNC : 0)) : -1;
     if (file->fd < 0) {
-        tri_status status = file->path ? tri_fs_fail(path, anew ? "create" : "open for writing", errno) : TRI_ENOMEM;
+        tri_status status = file->path ? tri_fs_fail(path, create ? "create" : "open for writing", errno) : TRI_ENOMEM;
         tri_free(file->path);
         tri_free(file);
         return status;

@@ -12,7 +12,7 @@
 
 /* "<path>: cannot <verb>: <reason>"; TRI_ENOTFOUND when it does not exist. */
 tri_status tri_fs_fail(const char *path, const char *verb, int error);
-/* Goes on after signals. */
+/* Continues after signals. */
 int tri_fs_open_retrying(const char *path, int flags);
 /* All bytes of files go through it; at -1: where the file is. */
 ssize_t tri_fs_put(int fd, const void *bytes, size_t nbytes, off_t at);

@@ -21,7 +21,7 @@ typedef struct tri_json {
 } tri_json;
 
 tri_json tri_json_object(tri_string *out);
-/* Nested containers: finish the inner one with tri_json_end before the outer goes on. key NULL inside arrays. */
+/* Nested containers: finish the inner one with tri_json_end before the outer continues. key NULL inside arrays. */
 tri_json tri_json_object_in(tri_json *outer, const char *key);
 tri_json tri_json_array_in(tri_json *outer, const char *key);
 void tri_json_text(tri_json *json, const char *key, const char *value); /* escaped; invalid UTF-8 replaced */

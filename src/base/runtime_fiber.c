@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * runtime_fiber.c: stacks of their own and the switch between them, told to the sanitizers and to valgrind.
+ * runtime_fiber.c: stacks of their own and the switch between them, announced to the sanitizers and to valgrind.
  *
  * A stack is mapped, with a page below it that must not be touched: an overflow faults instead of writing elsewhere.
  * The switch keeps registers, floating-point environment and errno; contexts stay on the OS thread that made them.
@@ -47,7 +47,7 @@
 #define FIBER_UNSEEN
 #endif
 
-/* A hardware shadow stack must be told of a switch, which swapcontext does. */
+/* A hardware shadow stack must know of a switch, which swapcontext does. */
 #if defined(__x86_64__) && !(defined(__CET__) && (__CET__ & 2))
 #include <xmmintrin.h>
 

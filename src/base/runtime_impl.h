@@ -66,7 +66,7 @@ tri_status tri_context_adopt(tri_context *context);
 tri_status tri_context_create(tri_context *context, size_t stack_nbytes, void (*entry)(void));
 /* The stack of one that has ended, for another that starts at entry(). */
 void tri_context_renew(tri_context *context, void (*entry)(void));
-/* Goes on at `to`; returns when somebody switches back to `from`. ended: nobody will. */
+/* Continues at `to`; returns when somebody switches back to `from`. ended: nobody will. */
 void tri_context_switch(tri_context *from, tri_context *to, bool ended);
 /* The first thing entry() calls. */
 void tri_context_entered(void);

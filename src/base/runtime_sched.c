@@ -11,11 +11,11 @@
 #include "base/log.h"
 #include "base/memory.h"
 
-/* Everybody who can run has yielded so many times in a row, with nothing else happening: they spin. Twice, because the
- * second look may see what another fiber did between the two. */
+/* Everybody who can run has yielded this many times in a row, with nothing else happening: they spin. Twice, because
+ * the second look may see what another fiber did between the two. */
 #define SPIN_ROUNDS  2
 #define SPIN_STEP_NS INT64_C(1000)
-/* So many switches without the clock moving (ping-pong without end) cost a step: about what they cost in reality. */
+/* This many switches without the clock moving (ping-pong without end) cost a step: about what they cost in reality. */
 #define STUCK_SWITCHES      UINT64_C(4096)
 #define STUCK_SWITCHES_EACH UINT64_C(64)
 #define STUCK_STEP_NS       TRI_NS_PER_MS

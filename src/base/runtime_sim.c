@@ -17,7 +17,7 @@
 #define DEFAULT_STACK_NBYTES ((size_t)512 << 10)
 #endif
 #define DEFAULT_LIMIT_NS (INT64_C(86400) * TRI_NS_PER_S)
-/* One lock in so many gives way to others first, to show races. */
+/* One lock in this many gives way to others first, to show races. */
 #define SWITCH_AT_LOCK 4
 
 /* ---- the calls of the runtime */

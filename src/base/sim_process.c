@@ -6,7 +6,7 @@
 
 #include "base/runtime_sched.h"
 
-/* Of TCP: after how long a lost packet is sent again that others behind it have told of, or that nothing has (Linux:
+/* Of TCP: after how long a lost packet is sent again that others behind it have reported, or that nothing has (Linux:
  * 200 ms, twice as long each time). */
 #define SEEN_NS     TRI_NS_PER_MS
 #define TIMEOUT_NS  (200 * TRI_NS_PER_MS)

@@ -3,7 +3,7 @@
  * status.c: the message of the latest failure, one slot a thread (or fiber).
  *
  * Messages are composed in a local buffer first: the arguments may point into the slot itself (tri_last_error() as an
- * argument of tri_fail() is common). Nothing here allocates, so that "out of memory" can be told.
+ * argument of tri_fail() is common). Nothing here allocates, so that "out of memory" can be reported.
  */
 #include "base/status.h"
 

@@ -103,7 +103,7 @@ static void catch_one(int number, struct sigaction *before)
     TRI_ASSERT(sigaction(number, &action, before) == 0);
 }
 
-/* As without us: the process stops here, and goes on here. */
+/* As without us: the process stops here, and continues here. */
 static void stop(void)
 {
     struct sigaction usual = {.sa_handler = SIG_DFL};

@@ -66,7 +66,7 @@ typedef struct tri_checkpoint_folders {
 tri_status tri_checkpoint_folders_find(const tri_checkpoint_config *config, const char *run_folder,
                                        tri_checkpoint_folders *out);
 void tri_checkpoint_folders_fini(tri_checkpoint_folders *folders);
-/* Places as they are from wherever the run goes on: those that are relative, are so to the working folder of now. */
+/* Places as they are from wherever the run continues: those that are relative, are so to the working folder of now. */
 tri_status tri_checkpoint_levels_settle(tri_checkpoint_config *config);
 /* Whether something is saved before the end. */
 bool tri_checkpoint_levels_repeat(const tri_checkpoint_levels *levels);
@@ -74,7 +74,7 @@ bool tri_checkpoint_levels_repeat(const tri_checkpoint_levels *levels);
 /* owner.c: a further place, which is this run's from now on. TRI_ECONFIG: it is another one's; TRI_EIO, .. */
 tri_status tri_checkpoint_own(const char *folder, const char *run_folder);
 bool tri_checkpoint_is_others(const char *folder, const char *run_folder);
-/* Where a run begins anew: a folder that has checkpoints is renamed, and that is said. */
+/* Where a run starts again: a folder that has checkpoints is renamed, and that is said. */
 tri_status tri_checkpoint_set_aside(const char *folder);
 
 /* Where arrays that do not lie here as a whole come from, and go to. What `at` means, whoever made the slices knows. */
@@ -104,13 +104,13 @@ typedef struct tri_checkpoint_manifest {
     double loss_scale;    /* of the next step; 0: there is none */
     int64_t loss_scale_good, loss_scale_lost; /* steps since it changed; skipped in a row */
     double guard_loss;                        /* mean of the latest losses, */
-    int64_t guard_steps, guard_acts;          /* of so many steps; times that guards have acted; all 0: no guards */
-    int64_t data_count;                       /* samples of the training set; 0: not known */
-    uint64_t data_digest;                     /* of its content, */
-    char kernels[128];                        /* tri_kernel_arithmetic() of rank 0; empty: not known */
-    char data_shape[96];                      /* and its shapes, as whoever made them says */
-    bool has_pushes;                          /* it mixes steps (ps.consistency ssp, async): */
-    int64_t pushes_least, pushes_most;        /* all pushes of so many steps are in it; some of so many */
+    int64_t guard_steps, guard_acts;   /* of this number of steps; times that guards have acted; all 0: no guards */
+    int64_t data_count;                /* samples of the training set; 0: not known */
+    uint64_t data_digest;              /* of its content, */
+    char kernels[128];                 /* tri_kernel_arithmetic() of rank 0; empty: not known */
+    char data_shape[96];               /* and its shapes, as whoever made them says */
+    bool has_pushes;                   /* it mixes steps (ps.consistency ssp, async): */
+    int64_t pushes_least, pushes_most; /* all pushes of the first are in it; some of the second */
 } tri_checkpoint_manifest;
 
 /* What is saved or loaded: two files' worth of slices. */
@@ -122,7 +122,7 @@ typedef struct tri_checkpoint_content {
 /* Where checkpoints go, and which of them stay. */
 typedef struct tri_checkpoint_place {
     const char *folder;
-    int64_t keep;       /* the newest so many, */
+    int64_t keep;       /* how many of the newest stay, */
     int64_t keep_every; /* and those of steps that this divides; 0: none */
 } tri_checkpoint_place;
 

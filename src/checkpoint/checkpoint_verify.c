@@ -10,7 +10,7 @@
 #include "base/fs.h"
 #include "checkpoint/manifest.h"
 
-/* Where damage is told; with `tell` NULL the first one ends it. */
+/* Where damage is reported; with `tell` NULL the first one ends it. */
 typedef struct examination {
     const char *path;
     void (*tell)(void *arg, const char *what);

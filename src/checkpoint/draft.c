@@ -185,20 +185,20 @@ static const char *called(const tri_checkpoint_draft *draft)
     return draft->setup.writers ? draft->setup.writers : "rank";
 }
 
-/* One that has told; *told false: not yet. */
-static tri_status part_take(tri_checkpoint_draft *draft, int number, bool *told)
+/* One that has reported; *reported false: not yet. */
+static tri_status part_take(tri_checkpoint_draft *draft, int number, bool *reported)
 {
     char *path = part_path(draft, number), *text = NULL;
     size_t nbytes = 0;
     draft_part part = {0};
-    *told = path != NULL && tri_fs_exists(path);
+    *reported = path != NULL && tri_fs_exists(path);
     tri_status status = path == NULL ? TRI_ENOMEM : TRI_OK;
-    if (*told)
+    if (*reported)
         status = tri_fs_read(path, 0, &text, &nbytes);
-    if (*told && status == TRI_OK && nbytes == 0)
+    if (*reported && status == TRI_OK && nbytes == 0)
         status = tri_fail(TRI_EIO, "%s %d could not write its part, nor say why: its own log does", called(draft),
                           number - draft->setup.writers_from);
-    else if (*told && status == TRI_OK)
+    else if (*reported && status == TRI_OK)
         status = draft_part_take(text, nbytes, path, draft->files, draft->file_count, &part);
     draft->put_nbytes += part.put_nbytes;
     if (status == TRI_OK && part.status != TRI_OK)
@@ -210,11 +210,11 @@ static tri_status part_take(tri_checkpoint_draft *draft, int number, bool *told)
     return status;
 }
 
-static tri_status late(const tri_checkpoint_draft *draft, const bool *told, int count)
+static tri_status late(const tri_checkpoint_draft *draft, const bool *reported, int count)
 {
     tri_string names = {0};
     for (int i = 1; i < count; i++)
-        if (!told[i])
+        if (!reported[i])
             tri_string_appendf(&names, "%s%d", names.nbytes > 0 ? ", " : "", i - draft->setup.writers_from);
     tri_status status = tri_fail(TRI_ETIMEOUT, "%s %s did not tell that its part is on the disk", called(draft),
                                  tri_string_text(&names));
@@ -231,22 +231,22 @@ static bool is_cleared(const tri_checkpoint_draft *draft)
     return is;
 }
 
-static tri_status gather(tri_checkpoint_draft *draft, bool *told, int count, int64_t patience_ms)
+static tri_status gather(tri_checkpoint_draft *draft, bool *reported, int count, int64_t patience_ms)
 {
     int left = count - 1;
     int64_t pause_ns = LOOK_MIN_NS, deadline_ns = tri_deadline_after_ms(patience_ms);
     while (left > 0) {
-        const atomic_bool *given_up = draft->setup.given_up; /* who told before it was set is still heard */
+        const atomic_bool *given_up = draft->setup.given_up; /* who reported before it was set is still heard */
         bool ends = (given_up != NULL && atomic_load(given_up)) || tri_now_ns() > deadline_ns ||
                     (draft->setup.lost && draft->setup.lost(draft->setup.arg));
         int before = left;
         for (int i = 1; i < count; i++)
-            if (!told[i]) {
-                TRI_TRY(part_take(draft, i, &told[i]));
-                left -= told[i];
+            if (!reported[i]) {
+                TRI_TRY(part_take(draft, i, &reported[i]));
+                left -= reported[i];
             }
         if (left > 0 && ends)
-            return late(draft, told, count);
+            return late(draft, reported, count);
         if (left > 0 && is_cleared(draft))
             return tri_fail(TRI_EIO, "%s: somebody else has cleared it meanwhile", draft->names.temporary);
         if (left < before)
@@ -260,11 +260,11 @@ static tri_status gather(tri_checkpoint_draft *draft, bool *told, int count, int
 
 tri_status tri_checkpoint_draft_gather(tri_checkpoint_draft *draft, int count, int64_t patience_ms)
 {
-    bool *told = tri_alloc_zero((size_t)count, sizeof(*told));
-    if (told == NULL)
+    bool *reported = tri_alloc_zero((size_t)count, sizeof(*reported));
+    if (reported == NULL)
         return TRI_ENOMEM;
-    tri_status status = gather(draft, told, count, patience_ms);
-    tri_free(told);
+    tri_status status = gather(draft, reported, count, patience_ms);
+    tri_free(reported);
     return status;
 }
 

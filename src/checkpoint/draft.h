@@ -23,7 +23,7 @@ typedef struct tri_checkpoint_draft_setup {
     uint64_t mark;                  /* of this save: tells its folder from one on another disk with the same path */
     const char *writers;            /* what others are called in messages, from this number on: NULL: "rank", */
     int writers_from;               /* 0 */
-    const atomic_bool *given_up;    /* set by anybody: who has not told by now never will; or NULL */
+    const atomic_bool *given_up;    /* set by anybody: a writer that has not reported by now never will; or NULL */
     bool (*lost)(void *arg);        /* asked while writers are waited for: the same; NULL: never */
     void *arg;
 } tri_checkpoint_draft_setup;
@@ -44,7 +44,7 @@ const char *tri_checkpoint_draft_notes(const tri_checkpoint_draft *draft);
 /* Writer `number` (above 0) to the first: it is done, or (status, with its message) it has failed. */
 tri_status tri_checkpoint_draft_tell(tri_checkpoint_draft *draft, int number, tri_status status);
 /* The same of a failure, where there is no room for a word: a file without bytes, for which a full disk has room
- * mostly. Else the first would wait for this writer in vain. */
+ * mostly. Else the first would wait for this writer without success. */
 tri_status tri_checkpoint_draft_miss(tri_checkpoint_draft *draft, int number);
 /* The first: waits for writers 1 to count - 1. Fails with the message of one that failed, or names those that are late
  * when patience_ms pass without news. */

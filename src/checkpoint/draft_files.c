@@ -195,7 +195,7 @@ tri_status draft_part_take(const char *text, size_t nbytes, const char *path, dr
     if (memcmp(head.mark, PART_MARK, sizeof(head.mark)) != 0 || crc != tri_crc32c(text, nbytes - sizeof(crc)) ||
         head.message_nbytes >= sizeof(part->message) || head.check_count != checks ||
         nbytes != sizeof(head) + head.message_nbytes + checks * sizeof(uint32_t) + sizeof(crc))
-        return tri_fail(TRI_EFORMAT, "%s: what a writer told is damaged or of another save", path);
+        return tri_fail(TRI_EFORMAT, "%s: the report of a writer is damaged or of another save", path);
     *part = (draft_part){.status = (tri_status)head.status, .put_nbytes = head.put_nbytes};
     memcpy(part->message, text + sizeof(head), head.message_nbytes);
     const char *at = text + sizeof(head) + head.message_nbytes;

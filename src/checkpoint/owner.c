@@ -98,7 +98,7 @@ tri_status tri_checkpoint_set_aside(const char *folder)
         return TRI_OK;
     TRI_TRY_IN(tri_path_set_aside(folder, &to), "checkpoints of an earlier run cannot be moved aside");
     tri_log(TRI_LOG_WARN,
-            "%s has checkpoints of an earlier run, up to step %" PRId64 ", and this one begins anew: they are in %s "
+            "%s has checkpoints of an earlier run, up to step %" PRId64 ", and this one starts again: they are in %s "
             "now (--resume would have gone on from them)",
             folder, newest, to);
     tri_free(to);

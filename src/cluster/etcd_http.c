@@ -227,7 +227,7 @@ static tri_status refused(tri_etcd *etcd, const tri_string *answer)
     return status;
 }
 
-/* What waiting does not mend, unless it was right before: then one member of several is another one. */
+/* What waiting does not fix, unless it was right before: then one member of several is another one. */
 static bool is_wrong_trust(CURLcode code)
 {
     return code == CURLE_PEER_FAILED_VERIFICATION || code == CURLE_SSL_CACERT_BADFILE || code == CURLE_SSL_CERTPROBLEM;

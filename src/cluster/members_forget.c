@@ -130,7 +130,7 @@ tri_status tri_members_failure_check(tri_store *store)
         return status == TRI_ETIMEOUT ? TRI_OK : status;
     bool good = sscanf(text, "%d %n", &number, &nbytes) == 1 && nbytes > 0;
     bool config = good && (number == TRI_ECONFIG || number == TRI_EUNSUPPORTED);
-    status = config ? tri_fail((tri_status)number, "%s", text + nbytes) : TRI_OK; /* of others a later start may mend */
+    status = config ? tri_fail((tri_status)number, "%s", text + nbytes) : TRI_OK; /* of others a later start may fix */
     tri_free(text);
     return status;
 }

@@ -33,12 +33,12 @@ void tri_check_cores(const tri_machine *machine, tri_finding *finding)
         TRI_FINDING_SET(finding->found, "%d for %d ranks: they take turns, and wait for each other", count,
                         machine->ranks);
         if (all >= machine->ranks)
-            TRI_FINDING_SET(finding->mend, "taskset -pc %s $$", online);
+            TRI_FINDING_SET(finding->fix, "taskset -pc %s $$", online);
         else
-            TRI_FINDING_SET(finding->mend, "trireme train CONFIG.yaml -n %d", all);
+            TRI_FINDING_SET(finding->fix, "trireme train CONFIG.yaml -n %d", all);
     } else if (count < all) {
         finding->result = TRI_RESULT_NOTE;
-        TRI_FINDING_SET(finding->mend, "taskset -pc %s $$", online);
+        TRI_FINDING_SET(finding->fix, "taskset -pc %s $$", online);
     }
 }
 
@@ -64,7 +64,7 @@ void tri_check_quota(const tri_machine *machine, tri_finding *finding)
         return;
     }
     finding->result = TRI_RESULT_WARN;
-    TRI_FINDING_SET(finding->mend, "echo %s | sudo tee %s/%s", group.is_two ? "max" : "-1", group.folder,
+    TRI_FINDING_SET(finding->fix, "echo %s | sudo tee %s/%s", group.is_two ? "max" : "-1", group.folder,
                     group.is_two ? "cpu.max" : "cpu.cfs_quota_us");
 }
 
@@ -152,10 +152,10 @@ void tri_check_caches(const tri_machine *machine, tri_finding *finding)
     if (groups > 1)
         finding->result = TRI_RESULT_NOTE;
     if (groups > 1 && machine->ranks > 0 && machine->ranks <= tri_list_count(first))
-        TRI_FINDING_SET(finding->mend, "taskset -pc %s $$", first);
+        TRI_FINDING_SET(finding->fix, "taskset -pc %s $$", first);
     if (siblings[0] && !machine->is_rank && machine->ranks > count / 2) {
         tri_finding_worse(finding, TRI_RESULT_NOTE);
-        TRI_FINDING_SET(finding->mend, "trireme train CONFIG.yaml -n %d", count / 2 > 0 ? count / 2 : 1);
+        TRI_FINDING_SET(finding->fix, "trireme train CONFIG.yaml -n %d", count / 2 > 0 ? count / 2 : 1);
     }
 }
 
@@ -203,7 +203,7 @@ void tri_check_governor(const tri_machine *machine, tri_finding *finding)
     /* These drivers raise the rate by themselves under load, later than they could. */
     finding->result =
         strcmp(governor, "powersave") == 0 && !strstr(driver, "pstate") ? TRI_RESULT_WARN : TRI_RESULT_NOTE;
-    TRI_FINDING_SET(finding->mend, "echo performance | sudo tee " CPU "cpu*/cpufreq/scaling_governor");
+    TRI_FINDING_SET(finding->fix, "echo performance | sudo tee " CPU "cpu*/cpufreq/scaling_governor");
 }
 
 void tri_check_load(const tri_machine *machine, tri_finding *finding)
@@ -225,5 +225,5 @@ void tri_check_load(const tri_machine *machine, tri_finding *finding)
     if (load <= count / 2.0 || load < 1)
         return;
     finding->result = load > count ? TRI_RESULT_WARN : TRI_RESULT_NOTE;
-    TRI_FINDING_SET(finding->mend, "ps -eo pid,pcpu,user,comm --sort=-pcpu | head     # end what need not run");
+    TRI_FINDING_SET(finding->fix, "ps -eo pid,pcpu,user,comm --sort=-pcpu | head     # end what need not run");
 }

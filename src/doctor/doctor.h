@@ -29,7 +29,7 @@ typedef struct tri_finding {
     char host[TRI_HOST_NAME_NBYTES]; /* where; "" for what is between hosts */
     tri_result result;
     char found[512], wanted[160];
-    char mend[320]; /* a command, "" when there is none */
+    char fix[320]; /* a command, "" when there is none */
 } tri_finding;
 
 /* Appends one; NULL when memory is out. `check` may end in more than the row's name: "host node2". */

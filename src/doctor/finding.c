@@ -59,7 +59,7 @@ tri_status tri_findings_write(const tri_vector *findings, tri_string *out)
         const tri_finding *at = tri_vector_at(findings, i);
 
         TRI_TRY(tri_string_appendf(out, "%s\t%s\t%s\t%s\t%s\t%s\n", names[at->result], at->check, at->host, at->found,
-                                   at->wanted, at->mend));
+                                   at->wanted, at->fix));
     }
     return TRI_OK;
 }
@@ -89,7 +89,7 @@ static bool line_read(const char **text, tri_finding *finding)
         !tri_field_next(text, '\t', finding->host, sizeof finding->host) ||
         !tri_field_next(text, '\t', finding->found, sizeof finding->found) ||
         !tri_field_next(text, '\t', finding->wanted, sizeof finding->wanted) ||
-        !tri_field_next(text, '\n', finding->mend, sizeof finding->mend))
+        !tri_field_next(text, '\n', finding->fix, sizeof finding->fix))
         return false;
     finding->result = (tri_result)index;
     return true;

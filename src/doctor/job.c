@@ -104,7 +104,7 @@ void tri_check_ranks(const tri_job_facts *job, tri_finding *finding)
         finding->result = TRI_RESULT_FAIL;
         TRI_FINDING_SET(finding->found, "rank 0 has version %s, rank %d on %s has %s", job->ranks[0].version, r,
                         job->ranks[r].host, job->ranks[r].version);
-        TRI_FINDING_SET(finding->mend, "scp $(command -v trireme) %s:     # the same program on all hosts",
+        TRI_FINDING_SET(finding->fix, "scp $(command -v trireme) %s:     # the same program on all hosts",
                         job->ranks[r].host);
         return;
     }
@@ -167,13 +167,13 @@ void tri_check_rank_cores(const tri_job_facts *job, tri_finding *finding)
             finding->result = TRI_RESULT_WARN;
             TRI_FINDING_SET(finding->found, "%d ranks of %s on core%s %s: they take turns, and wait for each other",
                             sharing, job->ranks[a].host, cores == 1 ? "" : "s", job->ranks[a].cpus);
-            TRI_FINDING_SET(finding->mend, "trireme doctor -n %d     # as many ranks as cores", cores);
+            TRI_FINDING_SET(finding->fix, "trireme doctor -n %d     # as many ranks as cores", cores);
             return;
         }
         tri_finding_worse(finding, TRI_RESULT_NOTE);
     }
     if (finding->result == TRI_RESULT_NOTE && hosts == 1) /* the launcher binds ranks of its own machine */
-        TRI_FINDING_SET(finding->mend, "trireme launch -n %d -- PROGRAM     # binds each rank; srun --cpu-bind=cores",
+        TRI_FINDING_SET(finding->fix, "trireme launch -n %d -- PROGRAM     # binds each rank; srun --cpu-bind=cores",
                         job->world);
 }
 
@@ -198,7 +198,7 @@ void tri_check_mtu_alike(const tri_job_facts *job, tri_finding *finding)
         TRI_FINDING_SET(finding->found, "%s %s has %lld, %s %s has %lld: large packets may vanish on the way",
                         job->ranks[first].host, job->ranks[first].chosen, (long long)job->ranks[first].mtu, rank->host,
                         rank->chosen, (long long)rank->mtu);
-        TRI_FINDING_SET(finding->mend, "sudo ip link set dev %s mtu %lld     # on %s",
+        TRI_FINDING_SET(finding->fix, "sudo ip link set dev %s mtu %lld     # on %s",
                         rank->mtu > job->ranks[first].mtu ? rank->chosen : job->ranks[first].chosen,
                         (long long)(rank->mtu > job->ranks[first].mtu ? job->ranks[first].mtu : rank->mtu),
                         rank->mtu > job->ranks[first].mtu ? rank->host : job->ranks[first].host);
@@ -227,7 +227,7 @@ void tri_check_skew(const tri_job_facts *job, tri_finding *finding)
     finding->result = fabs(job->skew_s[worst]) > 1 ? TRI_RESULT_WARN : TRI_RESULT_NOTE;
     TRI_FINDING_SET(finding->found, "the clock of rank %d on %s is %.3g s %s that of rank 0", worst,
                     job->ranks[worst].host, fabs(job->skew_s[worst]), job->skew_s[worst] > 0 ? "before" : "behind");
-    TRI_FINDING_SET(finding->mend, "sudo timedatectl set-ntp true     # on %s and %s", job->ranks[0].host,
+    TRI_FINDING_SET(finding->fix, "sudo timedatectl set-ntp true     # on %s and %s", job->ranks[0].host,
                     job->ranks[worst].host);
 }
 
@@ -297,7 +297,7 @@ void tri_check_own_addresses(const tri_job_facts *job, tri_finding *finding)
                 finding->result = TRI_RESULT_NOTE;
                 TRI_FINDING_SET(finding->found, "%s is on %s and on %s", address, job->ranks[a].host,
                                 job->ranks[b].host);
-                TRI_FINDING_SET(finding->mend, "trireme train CONFIG.yaml comm.interface=%s",
+                TRI_FINDING_SET(finding->fix, "trireme train CONFIG.yaml comm.interface=%s",
                                 job->ranks[a].chosen[0] ? job->ranks[a].chosen : "NAME");
                 return;
             }

@@ -18,9 +18,9 @@
 static void mend_limit(tri_finding *finding, const char *flag, const char *resource, const char *value, bool allowed)
 {
     if (allowed)
-        TRI_FINDING_SET(finding->mend, "ulimit %s %s", flag, value);
+        TRI_FINDING_SET(finding->fix, "ulimit %s %s", flag, value);
     else
-        TRI_FINDING_SET(finding->mend, "sudo prlimit --pid $$ --%s=%s:%s", resource, value, value);
+        TRI_FINDING_SET(finding->fix, "sudo prlimit --pid $$ --%s=%s:%s", resource, value, value);
 }
 
 /* False: the finding says that the limit is not known. */
@@ -85,7 +85,7 @@ void tri_check_processes(const tri_machine *machine, tri_finding *finding)
     TRI_FINDING_SET(finding->found, "%lld of the control group's %lld are left", (long long)(group.value - used),
                     (long long)group.value);
     tri_finding_worse(finding, group.value - used < least ? TRI_RESULT_FAIL : TRI_RESULT_WARN);
-    TRI_FINDING_SET(finding->mend, "echo max | sudo tee %s/pids.max", group.folder);
+    TRI_FINDING_SET(finding->fix, "echo max | sudo tee %s/pids.max", group.folder);
 }
 
 void tri_check_locked_memory(const tri_machine *machine, tri_finding *finding)

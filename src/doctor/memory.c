@@ -33,7 +33,7 @@ void tri_check_free_memory(const tri_machine *machine, tri_finding *finding)
     if (available >= wanted)
         return;
     finding->result = available < ranks_of(machine) * MEMORY_AT_ALL ? TRI_RESULT_FAIL : TRI_RESULT_WARN;
-    TRI_FINDING_SET(finding->mend, "ps -eo pid,rss,user,comm --sort=-rss | head     # end what need not run");
+    TRI_FINDING_SET(finding->fix, "ps -eo pid,rss,user,comm --sort=-rss | head     # end what need not run");
 }
 
 void tri_check_memory_group(const tri_machine *machine, tri_finding *finding)
@@ -57,7 +57,7 @@ void tri_check_memory_group(const tri_machine *machine, tri_finding *finding)
     finding->result = group.value < ranks_of(machine) * MEMORY_AT_ALL ? TRI_RESULT_FAIL
                       : group.value < wanted                          ? TRI_RESULT_WARN
                                                                       : TRI_RESULT_NOTE;
-    TRI_FINDING_SET(finding->mend, "echo %s | sudo tee %s/%s", group.is_two ? "max" : "-1", group.folder,
+    TRI_FINDING_SET(finding->fix, "echo %s | sudo tee %s/%s", group.is_two ? "max" : "-1", group.folder,
                     group.is_two ? "memory.max" : "memory.limit_in_bytes");
 }
 
@@ -79,7 +79,7 @@ void tri_check_overcommit(const tri_machine *machine, tri_finding *finding)
     TRI_FINDING_SET(finding->found, "vm.overcommit_memory = 2: %s may still be promised",
                     tri_bytes_print(limit > used ? limit - used : 0).text);
     finding->result = limit - used < ranks_of(machine) * MEMORY_AT_ALL ? TRI_RESULT_FAIL : TRI_RESULT_WARN;
-    TRI_FINDING_SET(finding->mend, "sudo sysctl -w vm.overcommit_memory=0");
+    TRI_FINDING_SET(finding->fix, "sudo sysctl -w vm.overcommit_memory=0");
 }
 
 void tri_check_maps(const tri_machine *machine, tri_finding *finding)
@@ -97,7 +97,7 @@ void tri_check_maps(const tri_machine *machine, tri_finding *finding)
     if (count >= wanted)
         return;
     finding->result = count < 1024 ? TRI_RESULT_FAIL : TRI_RESULT_WARN;
-    TRI_FINDING_SET(finding->mend, "sudo sysctl -w vm.max_map_count=%d", MAPS_MANY);
+    TRI_FINDING_SET(finding->fix, "sudo sysctl -w vm.max_map_count=%d", MAPS_MANY);
 }
 
 void tri_check_shm_folder(const tri_machine *machine, tri_finding *finding)
@@ -108,8 +108,8 @@ void tri_check_shm_folder(const tri_machine *machine, tri_finding *finding)
     if (machine->probe.shm_nbytes >= SHM_FOLDER_NBYTES)
         return;
     finding->result = TRI_RESULT_NOTE;
-    TRI_FINDING_SET(finding->mend, machine->probe.shm_nbytes < 0 ? "sudo mount -t tmpfs -o size=8G tmpfs /dev/shm"
-                                                                 : "sudo mount -o remount,size=8G /dev/shm");
+    TRI_FINDING_SET(finding->fix, machine->probe.shm_nbytes < 0 ? "sudo mount -t tmpfs -o size=8G tmpfs /dev/shm"
+                                                                : "sudo mount -o remount,size=8G /dev/shm");
 }
 
 /* What the kernel chose in `file` of its huge pages; false, and a note, where it has none. */
@@ -131,7 +131,7 @@ void tri_check_huge_anonymous(const tri_machine *machine, tri_finding *finding)
     if (!find_huge_choice(machine, THP "enabled", choice, finding) || strcmp(choice, "never") != 0)
         return;
     finding->result = TRI_RESULT_WARN;
-    TRI_FINDING_SET(finding->mend, "echo madvise | sudo tee " THP "enabled");
+    TRI_FINDING_SET(finding->fix, "echo madvise | sudo tee " THP "enabled");
 }
 
 void tri_check_huge_shared(const tri_machine *machine, tri_finding *finding)
@@ -144,7 +144,7 @@ void tri_check_huge_shared(const tri_machine *machine, tri_finding *finding)
         return;
     finding->result = TRI_RESULT_NOTE;
     TRI_FINDING_SET(finding->found, "%s: gradients shared inside the host lie on 4 KiB pages", choice);
-    TRI_FINDING_SET(finding->mend, "echo within_size | sudo tee " THP "shmem_enabled");
+    TRI_FINDING_SET(finding->fix, "echo within_size | sudo tee " THP "shmem_enabled");
 }
 
 void tri_check_huge_reserved(const tri_machine *machine, tri_finding *finding)
@@ -165,7 +165,7 @@ void tri_check_huge_reserved(const tri_machine *machine, tri_finding *finding)
     if (!tri_machine_memory(machine, "MemTotal", &total) || idle < total / 8 || idle == 0)
         return;
     finding->result = TRI_RESULT_WARN;
-    TRI_FINDING_SET(finding->mend, "sudo sysctl -w vm.nr_hugepages=%lld", pages - free_pages);
+    TRI_FINDING_SET(finding->fix, "sudo sysctl -w vm.nr_hugepages=%lld", pages - free_pages);
 }
 
 void tri_check_shared_memory(const tri_machine *machine, tri_finding *finding)
@@ -179,15 +179,15 @@ void tri_check_shared_memory(const tri_machine *machine, tri_finding *finding)
         return;
     finding->result = TRI_RESULT_FAIL;
     if (strstr(why, "File size limit") || strstr(why, "File too large"))
-        TRI_FINDING_SET(finding->mend, "ulimit -f unlimited");
+        TRI_FINDING_SET(finding->fix, "ulimit -f unlimited");
     else if (strstr(why, "Too many open files"))
-        TRI_FINDING_SET(finding->mend, "ulimit -n 1024");
+        TRI_FINDING_SET(finding->fix, "ulimit -n 1024");
     else if (strstr(why, "Cannot allocate memory"))
-        TRI_FINDING_SET(finding->mend, "ulimit -v unlimited");
+        TRI_FINDING_SET(finding->fix, "ulimit -v unlimited");
     else if (strstr(why, "fork"))
-        TRI_FINDING_SET(finding->mend, "ulimit -u 1024");
+        TRI_FINDING_SET(finding->fix, "ulimit -u 1024");
     else
-        TRI_FINDING_SET(finding->mend, "docker run --security-opt seccomp=unconfined --cap-add SYS_PTRACE ...");
+        TRI_FINDING_SET(finding->fix, "docker run --security-opt seccomp=unconfined --cap-add SYS_PTRACE ...");
 }
 
 void tri_check_peek(const tri_machine *machine, tri_finding *finding)
@@ -206,7 +206,7 @@ void tri_check_peek(const tri_machine *machine, tri_finding *finding)
         return;
     finding->result = TRI_RESULT_NOTE;
     if (yama && scope > 0)
-        TRI_FINDING_SET(finding->mend, "sudo sysctl -w kernel.yama.ptrace_scope=0");
+        TRI_FINDING_SET(finding->fix, "sudo sysctl -w kernel.yama.ptrace_scope=0");
     else
-        TRI_FINDING_SET(finding->mend, "docker run --cap-add SYS_PTRACE ...");
+        TRI_FINDING_SET(finding->fix, "docker run --cap-add SYS_PTRACE ...");
 }

@@ -78,9 +78,9 @@ void tri_check_loopback(const tri_machine *machine, tri_finding *finding)
         return;
     finding->result = TRI_RESULT_FAIL;
     if (strstr(why, "Too many open files"))
-        TRI_FINDING_SET(finding->mend, "ulimit -n 1024");
+        TRI_FINDING_SET(finding->fix, "ulimit -n 1024");
     else
-        TRI_FINDING_SET(finding->mend, "sudo ip link set lo up");
+        TRI_FINDING_SET(finding->fix, "sudo ip link set lo up");
 }
 
 void tri_check_interfaces(const tri_machine *machine, tri_finding *finding)
@@ -112,7 +112,7 @@ void tri_check_interfaces(const tri_machine *machine, tri_finding *finding)
         return;
     finding->result = machine->many_hosts ? TRI_RESULT_FAIL : TRI_RESULT_NOTE;
     if (down)
-        TRI_FINDING_SET(finding->mend, "sudo ip link set %s up && sudo dhclient %s", down->name, down->name);
+        TRI_FINDING_SET(finding->fix, "sudo ip link set %s up && sudo dhclient %s", down->name, down->name);
 }
 
 /* The interface that should be first: of the default route, else any real one; and whether there are several. */
@@ -170,7 +170,7 @@ void tri_check_chosen(const tri_machine *machine, tri_finding *finding)
                         machine->probe.addresses, better);
     }
     if (finding->result != TRI_RESULT_OK && has_better)
-        TRI_FINDING_SET(finding->mend, "trireme train CONFIG.yaml comm.interface=%s", better);
+        TRI_FINDING_SET(finding->fix, "trireme train CONFIG.yaml comm.interface=%s", better);
 }
 
 void tri_check_link_speed(const tri_machine *machine, tri_finding *finding)
@@ -193,15 +193,15 @@ void tri_check_link_speed(const tri_machine *machine, tri_finding *finding)
         TRI_FINDING_SET(finding->found, "%s: speed not reported by its driver, mtu %lld", name, (long long)mtu);
     if (mtu > 0 && mtu < MTU_LEAST) {
         finding->result = TRI_RESULT_WARN;
-        TRI_FINDING_SET(finding->mend, "sudo ip link set dev %s mtu %d", name, MTU_USUAL);
+        TRI_FINDING_SET(finding->fix, "sudo ip link set dev %s mtu %d", name, MTU_USUAL);
     } else if (strcmp(duplex, "half") == 0 || (mbits > 0 && mbits < MBITS_LEAST)) {
         finding->result = TRI_RESULT_WARN;
         TRI_FINDING_SET(finding->found, "%s: %lld Mbit/s, %s duplex", name, (long long)mbits,
                         duplex[0] ? duplex : "unknown");
-        TRI_FINDING_SET(finding->mend, "sudo ethtool -s %s autoneg on", name);
+        TRI_FINDING_SET(finding->fix, "sudo ethtool -s %s autoneg on", name);
     } else if (mbits >= MBITS_JUMBO && mtu > 0 && mtu <= MTU_USUAL) {
         finding->result = TRI_RESULT_NOTE;
-        TRI_FINDING_SET(finding->mend, "sudo ip link set dev %s mtu 9000     # on all hosts, if the switches carry it",
+        TRI_FINDING_SET(finding->fix, "sudo ip link set dev %s mtu 9000     # on all hosts, if the switches carry it",
                         name);
     }
 }
@@ -237,9 +237,9 @@ void tri_check_tcp_buffers(const tri_machine *machine, tri_finding *finding)
     if (most[0] >= BUFFER_LONG && most[1] >= BUFFER_LONG)
         return;
     finding->result = most[0] < BUFFER_LEAST || most[1] < BUFFER_LEAST ? TRI_RESULT_WARN : TRI_RESULT_NOTE;
-    TRI_FINDING_SET(finding->mend, "sudo sysctl -w net.ipv4.tcp_rmem='4096 131072 33554432' "
-                                   "net.ipv4.tcp_wmem='4096 65536 33554432' net.core.rmem_max=33554432 "
-                                   "net.core.wmem_max=33554432");
+    TRI_FINDING_SET(finding->fix, "sudo sysctl -w net.ipv4.tcp_rmem='4096 131072 33554432' "
+                                  "net.ipv4.tcp_wmem='4096 65536 33554432' net.core.rmem_max=33554432 "
+                                  "net.core.wmem_max=33554432");
 }
 
 void tri_check_slow_start(const tri_machine *machine, tri_finding *finding)
@@ -256,7 +256,7 @@ void tri_check_slow_start(const tri_machine *machine, tri_finding *finding)
     if (on == 0)
         return;
     finding->result = TRI_RESULT_NOTE;
-    TRI_FINDING_SET(finding->mend, "sudo sysctl -w net.ipv4.tcp_slow_start_after_idle=0");
+    TRI_FINDING_SET(finding->fix, "sudo sysctl -w net.ipv4.tcp_slow_start_after_idle=0");
 }
 
 void tri_check_ktls(const tri_machine *machine, tri_finding *finding)
@@ -273,7 +273,7 @@ void tri_check_ktls(const tri_machine *machine, tri_finding *finding)
     if (strstr(list, "tls"))
         return;
     finding->result = TRI_RESULT_NOTE;
-    TRI_FINDING_SET(finding->mend, "sudo modprobe tls");
+    TRI_FINDING_SET(finding->fix, "sudo modprobe tls");
 }
 
 void tri_check_zerocopy(const tri_machine *machine, tri_finding *finding)

@@ -127,7 +127,7 @@ void tri_check_links(const tri_job_facts *job, tri_finding *finding)
             continue;
         finding->result = TRI_RESULT_FAIL;
         TRI_FINDING_SET(finding->found, "%s", pair->problem);
-        TRI_FINDING_SET(finding->mend, "sudo iptables -I INPUT -p tcp -s %s -j ACCEPT     # on %s, and the other way",
+        TRI_FINDING_SET(finding->fix, "sudo iptables -I INPUT -p tcp -s %s -j ACCEPT     # on %s, and the other way",
                         tri_rank_address(&job->ranks[pair->a], address) ? address : job->ranks[pair->a].host,
                         job->ranks[pair->b].host);
     }
@@ -163,7 +163,7 @@ void tri_check_latency(const tri_job_facts *job, tri_finding *finding)
     } else if (strcmp(worst->transport, "shm") == 0 && usual > SHM_SLOW_US) {
         finding->result = TRI_RESULT_WARN;
         TRI_FINDING_SET(finding->found, "%.4g us inside a host: ranks wait for a core", usual);
-        TRI_FINDING_SET(finding->mend, "trireme doctor -n N     # with as many ranks as cores");
+        TRI_FINDING_SET(finding->fix, "trireme doctor -n N     # with as many ranks as cores");
     }
 }
 

@@ -170,7 +170,7 @@ static void fault_unreachable(fleet *all, fleet_worker *worker)
     fleet_happens(all, newcomer, 15, "reaches the store alone");
 }
 
-/* From 1 ms to so many from now. */
+/* From 1 ms to `most` ms from now. */
 static int64_t until_ns(fleet *all, int64_t most_ms)
 {
     return tri_now_ns() + TRI_NS_PER_MS + (int64_t)fleet_draw(all, (uint64_t)(most_ms * TRI_NS_PER_MS));
@@ -190,7 +190,7 @@ static void fault_loss(fleet *all, fleet_worker *worker)
     worker->process.loss_until_ns = until_ns(all, 3000);
     all->result->troubles++;
     fleet_happens(all, worker, 9, "loses packets");
-    if (fleet_chance(all, 3)) /* so many in a row that a peer hears no heartbeat in time */
+    if (fleet_chance(all, 3)) /* enough in a row that a peer hears no heartbeat in time */
         fault_cut(all, worker);
 }
 

@@ -79,7 +79,7 @@ void fleet_files_back(fleet *all, const fleet_worker *worker, int64_t step)
                     (long long)all->saved_step);
     all->result->resumed += step > 0;
     all->result->begun_anew += step == 0;
-    fleet_loss_check(all, worker, step > 0 ? "goes back to a checkpoint" : "begins the run anew");
+    fleet_loss_check(all, worker, step > 0 ? "goes back to a checkpoint" : "begins the run again");
 }
 
 /* Steps that only a worker with a full disk knew of are lost with it: those may be missing, but none may be wrong. */

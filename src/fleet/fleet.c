@@ -14,7 +14,7 @@
 #define TICK_NS   TRI_NS_PER_MS /* of the launcher */
 #define WAIT_NS   (10 * TRI_NS_PER_S)
 #define LIMIT_NS  (1800 * TRI_NS_PER_S) /* of a run */
-#define QUIET_NS  (60 * TRI_NS_PER_S)   /* without any new step: longer is in vain */
+#define QUIET_NS  (60 * TRI_NS_PER_S)   /* without any new step: longer is a failure */
 #define LINGER_NS TRI_NS_PER_S /* a killed one whose fibers still wait: the launcher sees no process any more */
 
 /* The quiet run is that of one process. */
@@ -30,15 +30,15 @@ int fleet_spares_of(const fleet *all)
 
 /* --- workers --- */
 
-/* Parts of the state are lost: it has found so, or others that did have told it. */
+/* Parts of the state are lost: it has found so, or others that did have reported it. */
 static bool is_lost(const fleet *all, tri_status status)
 {
-    bool told = status == TRI_EABORT && strstr(tri_last_error(), "are lost with the workers that held them");
-    return all->config->layout->parallel[0] && (status == TRI_ENOTFOUND || told);
+    bool reported = status == TRI_EABORT && strstr(tri_last_error(), "are lost with the workers that held them");
+    return all->config->layout->parallel[0] && (status == TRI_ENOTFOUND || reported);
 }
 
 /* The run ends with an error where its last checkpoint finds no room, or its folder cannot be begun; its launcher
- * starts workers anew, who go on from the checkpoint before. */
+ * starts workers again, who go on from the checkpoint before. */
 static bool is_unsaved(const fleet *all, tri_status status)
 {
     return all->folder[0] && (status == TRI_EIO || status == TRI_EABORT) &&
@@ -81,7 +81,7 @@ static void worker_run(void *arg)
     tri_status status = tri_elastic_run(&(tri_elastic_setup){
         .job = {.config_text = all->text, .overrides = others, .run_folder = all->folder[0] ? all->folder : NULL},
         .members = {.store = &worker->store.base,
-                    .listener = &worker->ear.base,
+                    .listener = &worker->listener.base,
                     .id = worker->id,
                     .host = worker->host,
                     .initial_members = initial_members_of(all),
@@ -97,7 +97,7 @@ static void worker_run(void *arg)
         all->result->replaced++; /* by itself: it was slow */
     fleet_trace(all, (uint64_t)worker->number, (uint64_t)status);
     worker->ended = true;
-    worker->bury_ns = tri_now_ns() + (int64_t)fleet_draw(all, 20 * TRI_NS_PER_MS) + 1;
+    worker->mark_dead_ns = tri_now_ns() + (int64_t)fleet_draw(all, 20 * TRI_NS_PER_MS) + 1;
 }
 
 static tri_status room_make(fleet *all)
@@ -132,7 +132,7 @@ static tri_status worker_start(fleet *all, int number, const char *misfit, char 
     snprintf(worker->id, sizeof(worker->id), "%d.%d", number, all->starts[number]++);
     snprintf(worker->host, sizeof(worker->host), "host%d", number / all->config->layout->per_host);
     fleet_store_init(&worker->store, worker);
-    fleet_store_init(&worker->ear, worker);
+    fleet_store_init(&worker->listener, worker);
     all->workers[all->count++] = worker;
     all->alive += !misfit;
     fleet_happens(all, worker, 1, "is started");
@@ -158,14 +158,15 @@ tri_status fleet_misfit_start(fleet *all, int number, const char *misfit)
 
 static void worker_look(fleet *all, fleet_worker *worker, int64_t now_ns)
 {
-    bool lingers = worker->killed_ns > 0 && now_ns - worker->killed_ns > LINGER_NS && !worker->buried;
-    if (lingers || (worker->ended && worker->bury_ns > 0 && now_ns >= worker->bury_ns && !worker->buried)) {
-        worker->bury_ns = 0;
-        worker->buried = true;
+    bool lingers = worker->killed_ns > 0 && now_ns - worker->killed_ns > LINGER_NS && !worker->marked_dead;
+    if (lingers ||
+        (worker->ended && worker->mark_dead_ns > 0 && now_ns >= worker->mark_dead_ns && !worker->marked_dead)) {
+        worker->mark_dead_ns = 0;
+        worker->marked_dead = true;
         if (!worker->process.dead && !worker->leaving && !worker->misfit)
             all->alive--;
         if (tri_members_mark_dead(all->store, worker->id, now_ns + TRI_NS_PER_S) != TRI_OK)
-            fleet_broke(all, "an end cannot be told: %s", tri_last_error());
+            fleet_broke(all, "an end cannot be published: %s", tri_last_error());
     }
     fleet_slow_turn(worker, now_ns);
     if (worker->restart_ns > 0 && now_ns >= worker->restart_ns) {

@@ -85,14 +85,15 @@ typedef struct fleet_store {
 typedef struct fleet_worker {
     fleet *fleet;
     tri_sim_process process;
-    fleet_store store, ear;
+    fleet_store store, listener;
     tri_elastic_place place;
     char id[TRI_MEMBER_NBYTES], host[TRI_MEMBER_NBYTES];
     int number;
     tri_thread *thread;
-    int64_t bury_ns, restart_ns; /* when the launcher says that it ended, and starts another one; 0: not (any more) */
+    int64_t mark_dead_ns,
+        restart_ns; /* when the launcher says that it ended, and starts another one; 0: not (any more) */
     int64_t killed_ns;
-    bool ended, leaving, buried;
+    bool ended, leaving, marked_dead;
     int64_t alone_until_ns; /* it reaches the store and no worker */
     const char *misfit;     /* an option that is not that of the run; NULL: it fits */
     char *claims;           /* its description of the run, where it lies */
@@ -151,9 +152,9 @@ uint64_t fleet_draw(fleet *all, uint64_t below);
 /* Notes the first thing that must not be. */
 void fleet_broke(fleet *all, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void fleet_trace(fleet *all, uint64_t a, uint64_t b);
-/* True once in so many times. */
+/* True once in `of` calls. */
 bool fleet_chance(fleet *all, uint64_t of);
-/* It is told, and part of the trace. */
+/* It is printed, and part of the trace. */
 void fleet_happens(fleet *all, const fleet_worker *worker, uint64_t what, const char *words);
 tri_status fleet_worker_start(fleet *all, int number);
 /* One whose configuration is not that of the run; misfit: "section.option=value". */
@@ -170,7 +171,7 @@ tri_status fleet_files_open(fleet *all);
 void fleet_files_close(fleet *all);
 /* Notes what is saved. */
 void fleet_files_look(fleet *all);
-/* The worker has a state of so many steps that it did not get from another: from a checkpoint, or from the beginning.
+/* The worker has a state of `steps` steps that it did not get from another: from a checkpoint, or from the beginning.
  */
 void fleet_files_back(fleet *all, const fleet_worker *worker, int64_t step);
 /* After the run: what is saved can be read, and each sample was used once. */
@@ -192,7 +193,7 @@ void fleet_state_check(const fleet_worker *worker, const tri_job *job);
 void fleet_mirrors_check(fleet *all, int64_t generation);
 /* After a step of the worker: perhaps a bit of what it has flips. */
 void fleet_flip(fleet_worker *worker, const tri_job *job);
-/* The worker goes on without the state: nobody may have it who can be asked. */
+/* The worker continues without the state: nobody may have it who can be asked. */
 void fleet_loss_check(fleet *all, const fleet_worker *worker, const char *what);
 /* The worker is in no generation any more. */
 void fleet_meeting_leave(fleet_worker *worker);

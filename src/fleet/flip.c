@@ -10,7 +10,7 @@
 #include "base/log.h"
 #include "fleet/fleet.h"
 
-#define KILLED 4 /* in one of so many cases the other holder is */
+#define KILLED 4 /* in one of this many cases the other holder is */
 
 /* One that has the role too, after the same step at least; NULL: nobody. */
 static fleet_worker *other_find(const fleet *all, const fleet_worker *worker, int role)

@@ -147,7 +147,8 @@ static void formed(fleet_worker *worker, const tri_job *job)
         if (!meeting->shards || place >= meeting->places || s >= all->shards ||
             meeting->shards[place * all->shards + s]++ > 0)
             fleet_broke(all, "generation %lld: shard %lld has two workers", (long long)meeting->number, (long long)s);
-    bool has_state = !job->assignment.on && meeting->founded; /* and goes on from there, though others may be farther */
+    bool has_state =
+        !job->assignment.on && meeting->founded; /* and continues from there, though others may be farther */
     bool is_first = meeting->formed++ == 0 && meeting->number > 1 && all->front >= 0 && !has_state;
     bool is_had = job->assignment.on && job->assignment.state.generation > 0; /* by members of this generation */
     /* Whoever is a step behind may have got that from another one. */
@@ -184,7 +185,7 @@ static void front_move(fleet *all, int64_t step, const fleet_meeting *meeting)
     if (passed_ns > all->result->longest_ns)
         all->result->longest_ns = passed_ns;
     if (passed_ns >= FLEET_PATIENCE_NS) /* nobody sleeps that long */
-        fleet_broke(all, "%.1f s pass before step %lld: somebody is waited for in vain", (double)passed_ns / 1e9,
+        fleet_broke(all, "%.1f s pass before step %lld: somebody waits without success", (double)passed_ns / 1e9,
                     (long long)step);
     all->front = step;
     all->front_ns = now_ns;

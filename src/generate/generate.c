@@ -3,7 +3,7 @@
  * generate.c: a few places (slots) for sequences; who is done makes room for the next request.
  *
  * Each round walks all sequences at once: whole prompts of those that begin, one token of the others. A text that
- * slides begins anew with its newest tokens when its places are used up: their keys and values depend on what was
+ * slides starts again with its newest tokens when its places are used up: their keys and values depend on what was
  * before.
  */
 #include "generate/generate.h"
@@ -17,7 +17,7 @@ typedef struct generate_slot {
     tri_ids ids;           /* prompt, then what was generated */
     int64_t walked, first; /* number of the next token to walk, of the one at place 0 */
     tri_decoder decoder;
-    size_t told;  /* bytes of the text */
+    size_t shown; /* bytes of the text */
     int32_t stop; /* special token that is the stop text; -1: none */
 } generate_slot;
 
@@ -143,7 +143,7 @@ static tri_status prompt_encode(tri_generator *g, const tri_generate_request *re
     if ((int64_t)ids->count > g->places && request->slide == 0)
         return tri_fail(
             TRI_EINVAL,
-            "the prompt has %zu tokens, but the model's context holds %lld (--slide, or slide in a batch, goes on)",
+            "the prompt has %zu tokens, but the model's context holds %lld (--slide, or slide in a batch, continues)",
             ids->count, (long long)g->places);
     return TRI_OK;
 }
@@ -172,7 +172,7 @@ static tri_status slot_begin(generate_run *run, generate_slot *slot, int request
     tri_generator *g = run->generator;
     tri_string dropped = {0};
     slot->walked = slot->first = 0;
-    slot->told = 0;
+    slot->shown = 0;
     slot->stop = stop_token(g->tokenizer, run->requests[request].stop);
     slot->decoder = tri_decoder_make(g->tokenizer, false);
     tri_status status = prompt_encode(g, &run->requests[request], &slot->ids);
@@ -233,19 +233,19 @@ static tri_status text_tell(generate_run *run, generate_slot *slot, bool last, b
     *stopped = false;
     if (stop && *stop && result->text.nbytes > 0) {
         const char *found =
-            memmem(result->text.text + slot->told, result->text.nbytes - slot->told, stop, strlen(stop));
+            memmem(result->text.text + slot->shown, result->text.nbytes - slot->shown, stop, strlen(stop));
         if (found) {
             result->text.nbytes = (size_t)(found - result->text.text);
             result->text.text[result->text.nbytes] = 0;
             *stopped = true;
         }
     }
-    const size_t held = last || *stopped ? 0 : held_back(&result->text, slot->told, stop);
-    const size_t nbytes = result->text.nbytes - held - slot->told;
-    slot->told += nbytes;
+    const size_t held = last || *stopped ? 0 : held_back(&result->text, slot->shown, stop);
+    const size_t nbytes = result->text.nbytes - held - slot->shown;
+    slot->shown += nbytes;
     if (nbytes == 0 || !run->watch || !run->watch->text)
         return TRI_OK;
-    return run->watch->text(run->watch->arg, slot->request, result->text.text + slot->told - nbytes, nbytes);
+    return run->watch->text(run->watch->arg, slot->request, result->text.text + slot->shown - nbytes, nbytes);
 }
 
 /* Tells what was held back. */

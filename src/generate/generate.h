@@ -24,7 +24,7 @@ typedef struct tri_generate_request {
     const char *prompt; /* UTF-8; empty: the end-of-text token, else a new line, begins the text */
     size_t prompt_nbytes;
     int64_t max_tokens;
-    int64_t slide; /* once the context is full: tokens that the text goes on with, the newest; 0: it ends there */
+    int64_t slide; /* once the context is full: tokens that the text continues with, the newest; 0: it ends there */
     tri_pick_rule rule;
     const char *stop; /* the text ends before it: a text, or a special token as the vocabulary writes it; NULL: none */
 } tri_generate_request;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * convert.h: a model on the disk written anew: in Hugging Face's form or in ours, in another element type, in other
+ * convert.h: a model on the disk written again: in Hugging Face's form or in ours, in another element type, in other
  * files.
  */
 #ifndef TRI_INTEROP_CONVERT_H

@@ -132,7 +132,7 @@ const tri_family tri_families[] = {
 const int tri_family_count = TRI_COUNT_OF(tri_families);
 _Static_assert(TRI_COUNT_OF(gpt2_fields) <= TRI_FAMILY_MAX_FIELDS &&
                    TRI_COUNT_OF(llama_fields) <= TRI_FAMILY_MAX_FIELDS,
-               "values of a configuration have room for so many fields");
+               "values of a configuration have room for this many fields");
 
 const tri_family *tri_family_find(const char *name)
 {

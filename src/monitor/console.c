@@ -101,7 +101,7 @@ void tri_console_step(tri_console *console, const tri_step_record *record)
         tri_log_tell(stderr, TRI_LOG_INFO, line);
         return;
     }
-    if (console->terminal) /* cut at the edge of the screen: a line that goes on below could not be rewritten */
+    if (console->terminal) /* cut at the edge of the screen: a line that continues below could not be rewritten */
         fprintf(stderr, "\r\033[K\033[?7l%s  %s\033[?7h", line, tri_spark_print(&console->loss, spark));
     else
         fprintf(stderr, "%s\n", line);

@@ -2,7 +2,7 @@
  *
  * event_file.h: the file that TensorBoard reads: records of TFRecord's framing, each an Event (docs/formats/run.md).
  *
- * One file per run, which whoever is rank 0 goes on with, so that no point is there twice: what an earlier rank 0 wrote
+ * One file per run, which whoever is rank 0 continues, so that no point is there twice: what an earlier rank 0 wrote
  * of steps that are done again, and a record that it did not get whole, are removed when the file is opened.
  */
 #ifndef TRI_MONITOR_EVENT_FILE_H
@@ -13,7 +13,7 @@
 /* Who made a record, which says what becomes of it when the file is opened again. */
 typedef enum tri_event_origin {
     TRI_EVENT_HEAD,    /* what a run is: stays, unless it begins again */
-    TRI_EVENT_METRICS, /* a line of metrics.jsonl: those of the last step that is kept go too, and are made anew */
+    TRI_EVENT_METRICS, /* a line of metrics.jsonl: those of the last step that is kept go too, and are made again */
     TRI_EVENT_MODEL,   /* all else: stays unless its step is done again */
     TRI_EVENT_ORIGINS
 } tri_event_origin;

@@ -21,8 +21,8 @@ typedef struct tri_history_point {
 typedef struct tri_history tri_history;
 tri_status tri_history_create(int columns, tri_history **out);
 void tri_history_destroy(tri_history *history);
-/* values[columns]; NaN: none. Rows from the first one with an x that is not less are forgotten before: it goes on from
- * there. */
+/* values[columns]; NaN: none. Rows from the first one with an x that is not less are forgotten before: it continues
+ * from there. */
 tri_status tri_history_add(tri_history *history, double x, const double *values);
 size_t tri_history_rows(const tri_history *history);
 double tri_history_x(const tri_history *history, size_t row);

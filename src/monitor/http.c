@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * http.c: libmicrohttpd's loop run by a thread of ours, which also ends connections that last too long: its own limit
- * begins anew with each byte that comes, so that one that sends a byte now and then would stay for ever.
+ * starts again with each byte that comes, so that one that sends a byte now and then would stay for ever.
  */
 #include "monitor/http.h"
 

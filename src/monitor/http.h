@@ -23,7 +23,7 @@ const char *tri_http_word(const tri_http_request *request, const char *name);
 typedef struct tri_http_page {
     const char *path, *type;
     tri_status (*make)(void *arg, tri_http_request *request, tri_string *out); /* on the server's thread */
-    bool stream; /* goes on with what tri_http_push() says, until the reader goes */
+    bool stream; /* continues with what tri_http_push() says, until the reader goes */
 } tri_http_page;
 
 typedef struct tri_http_setup {

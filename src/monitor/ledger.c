@@ -32,7 +32,7 @@ enum { WORD_MAGIC, WORD_FIRST, WORD_SEED, WORD_COUNT, WORD_BATCH, WORD_SHARDS, W
 struct tri_ledger {
     char *path;
     bool leads, failed;
-    bool headless; /* while it leads: the file is to begin anew, with this plan */
+    bool headless; /* while it leads: the file is to start again, with this plan */
     tri_ledger_plan plan;
     uint64_t *ring; /* [RING_COUNT] entry of step s at s modulo its length */
     int64_t first;  /* of the file: where the plan begins; while it leads */
@@ -124,7 +124,7 @@ static tri_status steps_write(tri_ledger *ledger)
     return status != TRI_OK ? status : closed;
 }
 
-/* The file begins anew, if it is to. */
+/* The file starts again, if it is to. */
 static tri_status head_write(tri_ledger *ledger)
 {
     char head[HEAD_NBYTES];
@@ -148,7 +148,7 @@ static void flush(tri_ledger *ledger)
         return;
     bool failed = head_write(ledger) != TRI_OK || steps_write(ledger) != TRI_OK;
     if (failed && !ledger->failed)
-        tri_log(TRI_LOG_WARN, "%s; training goes on, and the newest steps are kept", tri_last_error());
+        tri_log(TRI_LOG_WARN, "%s; training continues, and the newest steps are kept", tri_last_error());
     ledger->failed = failed;
 }
 
@@ -201,7 +201,7 @@ tri_status tri_ledger_lead(tri_ledger *ledger, const tri_ledger_plan *plan, int6
         ledger->first = known ? ledger->from : first_step;
         ledger->plan = *plan;
         if (part_keep(ledger) != TRI_OK)
-            tri_log(TRI_LOG_WARN, "%s; the ledger begins anew", tri_last_error());
+            tri_log(TRI_LOG_WARN, "%s; the ledger starts again", tri_last_error());
         ledger->headless = true;
         end = ledger->first;
     } else if (end > first_step) {

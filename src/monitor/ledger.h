@@ -25,7 +25,7 @@ typedef struct tri_ledger tri_ledger;
 /* Keeps the latest steps in memory until it leads. */
 tri_status tri_ledger_open(const char *path, tri_ledger **out);
 /* From now on this one writes: steps from first_step on are taken out of the file, those that are known and not there
- * are added. A file of another plan begins anew, at first_step. */
+ * are added. A file of another plan starts again, at first_step. */
 tri_status tri_ledger_lead(tri_ledger *ledger, const tri_ledger_plan *plan, int64_t first_step);
 /* The run goes back to `step`: what is known of it and of later ones is forgotten; somebody leads again afterwards.
  * NULL does nothing. */
@@ -35,7 +35,7 @@ void tri_ledger_yield(tri_ledger *ledger);
 /* Nor that, at once: others have gone on. It is kept, for one who has not seen these steps. NULL does nothing. */
 void tri_ledger_drop_lead(tri_ledger *ledger);
 /* The step is made, of samples whose marks have this sum, by that generation of ranks. Written each second; a disk that
- * fails is told, and the steps wait. No allocation. */
+ * fails is reported, and the steps wait. No allocation. */
 void tri_ledger_write(tri_ledger *ledger, int64_t step, uint64_t marks, int64_t generation);
 /* What it has is in the file, if this one writes it; whether it is on the disk is for tri_fs_sync(). NULL does nothing.
  */

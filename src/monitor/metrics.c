@@ -130,7 +130,7 @@ static tri_status flush(tri_metrics *metrics)
     metrics->flushed_ns = tri_now_ns();
     if (status == TRI_EIO) {
         if (!metrics->failed)
-            tri_log(TRI_LOG_WARN, "%s; training goes on, and the newest lines are kept", tri_last_error());
+            tri_log(TRI_LOG_WARN, "%s; training continues, and the newest lines are kept", tri_last_error());
         metrics->failed = true;
         metrics->dropped += (int64_t)metrics->lines.nbytes;
         if (metrics->lines.nbytes >= KEPT_NBYTES)

@@ -102,7 +102,7 @@ static void lines_give(const char *bytes, size_t nbytes, tri_metrics_seen seen, 
     }
 }
 
-/* A file that is not what it was is read anew. */
+/* A file that is not what it was is read again. */
 static tri_status seam_check(tri_metrics_tail *reader)
 {
     char there[TRI_METRICS_SEAM_NBYTES];
@@ -112,7 +112,7 @@ static tri_status seam_check(tri_metrics_tail *reader)
         TRI_TRY(tri_fs_read_part(reader->path, reader->at - reader->seam_nbytes, there, reader->seam_nbytes, &got));
     if (reader->all < reader->at || got != reader->seam_nbytes || memcmp(there, reader->seam, got) != 0)
         reader->at = reader->seam_nbytes = 0;
-    reader->anew = reader->at == 0;
+    reader->restarted = reader->at == 0;
     return TRI_OK;
 }
 
@@ -167,7 +167,7 @@ void tri_metrics_trace_id_read(const char *path, char trace[TRI_TRACE_ID_NBYTES]
 tri_status tri_metrics_fetch(tri_metrics_tail *reader, tri_metrics_piece *piece)
 {
     piece->nbytes = 0;
-    reader->anew = false;
+    reader->restarted = false;
     if (!tri_fs_exists(reader->path))
         return TRI_OK;
     TRI_TRY(seam_check(reader));

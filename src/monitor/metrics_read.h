@@ -18,9 +18,9 @@
 
 typedef struct tri_metrics_tail {
     char path[1200];
-    uint64_t at;  /* bytes of the file that were read */
-    uint64_t all; /* bytes of the file, when last looked at */
-    bool anew;    /* the last call began with the first line */
+    uint64_t at;    /* bytes of the file that were read */
+    uint64_t all;   /* bytes of the file, when last looked at */
+    bool restarted; /* the last call began with the first line */
     size_t seam_nbytes;
     char seam[TRI_METRICS_SEAM_NBYTES]; /* what lies before `at` */
 } tri_metrics_tail;

@@ -26,7 +26,7 @@ typedef struct tri_rank_place {
     uint64_t (*sent_to)(const void *arg, int rank);
     const void *arg;
 } tri_rank_place;
-/* What a step did; writes a line if it is time, or the step is the last one. A disk that fails is told once. */
+/* What a step did; writes a line if it is time, or the step is the last one. A disk that fails is reported once. */
 void tri_rank_log_step(tri_rank_log *log, const tri_step_record *record, bool last, const tri_rank_place *place);
 
 /* What a parameter server counts, since the line before; X(name, counter). */

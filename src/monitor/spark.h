@@ -16,7 +16,7 @@ typedef struct tri_spark {
     int count;
     int64_t each;   /* 0: as 1 */
     double sum;     /* of the column under way, */
-    int64_t summed; /* of so many numbers */
+    int64_t summed; /* of how many numbers */
 } tri_spark;
 
 /* Numbers that are none are passed over. */

@@ -10,7 +10,7 @@
 #include "monitor/summary.h"
 
 typedef struct tri_tensorboard tri_tensorboard;
-/* Of a run that goes on with first_step, whose lines so far are in the file `metrics`. *is_new: nothing says what the
+/* Of a run that continues with first_step, whose lines so far are in the file `metrics`. *is_new: nothing says what the
  * run is yet. */
 tri_status tri_tensorboard_open(const char *folder, const char *metrics, int64_t first_step, tri_tensorboard **out,
                                 bool *is_new);

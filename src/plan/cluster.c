@@ -95,7 +95,7 @@ static int log_ceil(int count)
     return log;
 }
 
-/* Where the members of the group of `rank` are: on how many hosts, most of them on one, whose workers so many are. */
+/* Where the members of the group of `rank` are: on how many hosts, most of them on one, with that number of workers. */
 typedef struct spread {
     int hosts, most, workers;
 } spread;

@@ -78,7 +78,7 @@ typedef struct tri_plan_place {
 /* Number of the host of a rank, whose kind becomes `at->kind`, sought from `at` on: ranks that ascend cost one walk
  * through the kinds in all. */
 int tri_plan_host_next(const tri_plan_cluster *cluster, tri_plan_place *at, int rank);
-/* Seconds for one more value of an optimizer that keeps so many states. */
+/* Seconds for one more value of an optimizer that keeps `states` states. */
 double tri_plan_optim_s(const tri_plan_cluster *cluster, int states);
 /* Of a value in the norm of the gradient. */
 double tri_plan_norm_s(const tri_plan_cluster *cluster);

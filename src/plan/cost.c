@@ -103,7 +103,7 @@ static void cost_alone(const sums *v, tri_plan_cost *cost)
     cost->wire += v->runs * tensor_run_nbytes(v, chunk);
 }
 
-/* The run of the schedule, in which a third of a chunk's sums belong to the way up. */
+/* The run of the schedule, in which a third of a chunk's sums belong to the forward pass. */
 static tri_status schedule_play(const sums *v, tri_pipe_schedule *schedule, double *times, double *span)
 {
     int count = v->layout->pipeline * v->layout->chunks;

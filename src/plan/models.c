@@ -382,7 +382,7 @@ static tri_status chunk_activations(const tri_plan_models *models, const tri_mod
     return TRI_OK;
 }
 
-/* A way up is a third of both. */
+/* A forward pass is a third of both. */
 static void chunk_sections(const tri_sections *sections, const double *seconds, int first_node, int end_node,
                            tri_plan_chunk *chunk)
 {

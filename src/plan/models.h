@@ -32,7 +32,7 @@ typedef struct tri_plan_setup {
     void *progress_arg;
 } tri_plan_setup;
 
-/* Seconds of a sample in each section, in runs of so many shards, of which the values of so many stand at a time. */
+/* Seconds of a sample in each section, in runs of `shards` shards, of which `live` are in memory at a time. */
 typedef struct tri_plan_timing {
     int64_t shards;
     int standing;

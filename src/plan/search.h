@@ -26,7 +26,7 @@ typedef struct tri_plan_wish {
 
 typedef struct tri_plan_list {
     tri_vector rows; /* tri_plan_row: those that can be, fastest first, then the others */
-    int feasible;    /* so many of them can be */
+    int feasible;    /* how many of them can be */
     int chosen;      /* row, -1: none */
     char why[400];
     double memory_limit; /* bytes of a worker that a layout may take; infinite: not known */

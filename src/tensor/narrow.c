@@ -116,7 +116,7 @@ void tri_int8_encode(const float *values, int64_t count, int64_t block, void *by
         int64_t length = count - first < block ? count - first : block;
         float greatest = greatest_magnitude(values + first, length), scale = greatest / 127;
         bool tells = scale >= FLT_MIN && isfinite(greatest);
-        if (!tells) { /* nothing, or nothing to be told */
+        if (!tells) { /* nothing, or nothing to report */
             scale = isfinite(greatest) ? 0 : NAN;
             memset(numbers + first, 0, (size_t)length);
             if (left && left != values)

@@ -71,7 +71,7 @@ enum {
     TRI_ENCODE_BEGIN = 1, /* with the tokens that belong before a text, such as <s> */
     TRI_ENCODE_END = 2,   /* and behind it */
     TRI_ENCODE_WHOLE = TRI_ENCODE_BEGIN | TRI_ENCODE_END,
-    TRI_ENCODE_RESUME = 4 /* the text goes on from another piece: nothing is put in front of it */
+    TRI_ENCODE_RESUME = 4 /* the text continues another piece: nothing is put in front of it */
 };
 
 typedef struct tri_encoder tri_encoder;

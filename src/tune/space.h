@@ -2,7 +2,7 @@
  *
  * space.h: what a sweep may change: options by name, and the values that each may take.
  *
- * Every value of a row has a place in [0, 1), its unit, in which search goes on: the logarithm of a log row, the middle
+ * Every value of a row has a place in [0, 1), its unit, in which search works: the logarithm of a log row, the middle
  * of its share for a choice. A row may be there only when an earlier one has certain values (`when`).
  */
 #ifndef TRI_TUNE_SPACE_H
@@ -20,7 +20,7 @@ typedef struct tri_space_row {
     bool log;
     double low, high;     /* REAL, INT; inclusive */
     double step;          /* INT, not log */
-    int points;           /* a grid's; 0: it was not told */
+    int points;           /* a grid's; 0: not given */
     const char **choices; /* YAML flow, as after section.key= */
     int choice_count;
     int when;                 /* row that this one depends on, -1: always there */
@@ -41,7 +41,7 @@ void tri_space_value(const tri_space_row *row, double unit, char text[1024]);
 double tri_space_unit(const tri_space_row *row, const char *text);
 /* Whether a row is there, given the units of those before it (NaN: not there). */
 bool tri_space_is_active(const tri_space *space, int row, const double *units);
-/* Values of a row on a grid; 0: points were not told. */
+/* Values of a row on a grid; 0: the number of points was not given. */
 int tri_space_grid_count(const tri_space_row *row);
 /* Points of the whole grid, each combination once; -1: more than can be counted; fails where a row has no `points`. */
 tri_status tri_space_grid(const tri_space *space, int64_t *count);

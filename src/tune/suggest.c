@@ -17,7 +17,7 @@
 #define CANDIDATES 24
 #define GOOD_SHARE 0.1
 #define GOOD_MOST  25
-#define WIDTHS     100 /* a kernel is not narrower than one part of so many */
+#define WIDTHS     100 /* a kernel is at least 1 / WIDTHS of the range wide */
 
 static double uniform(tri_rng rng, uint64_t index)
 {

@@ -2,14 +2,14 @@
  *
  * trials.h: the trials of a sweep: in memory, and in a database (SQLite) that has every change of them at once.
  *
- * A sweep that was killed is opened again and goes on. One tuner has a sweep at a time; others may read.
+ * A sweep that was killed is opened again and continues. One tuner has a sweep at a time; others may read.
  */
 #ifndef TRI_TUNE_TRIALS_H
 #define TRI_TUNE_TRIALS_H
 
 #include "tune/sweep.h"
 
-/* waiting: it has all that it was started for, and may be told to go on. */
+/* waiting: it has all that it was started for, and may be continued. */
 #define TRI_TRIAL_STATES(X)                                                                                            \
     X(WAITING, "waiting") X(RUNNING, "running") X(DONE, "done") X(STOPPED, "stopped") X(FAILED, "failed")
 typedef enum tri_trial_state {
@@ -20,7 +20,7 @@ typedef enum tri_trial_state {
 const char *tri_trial_state_text(tri_trial_state state);
 
 typedef struct tri_trial_point {
-    int64_t step; /* after so many steps */
+    int64_t step; /* after this many steps */
     double value; /* of the metric */
 } tri_trial_point;
 
@@ -41,7 +41,7 @@ typedef struct tri_trial {
 
 /* The newest point, and NULL: none. */
 const tri_trial_point *tri_trial_last(const tri_trial *trial);
-/* The value after exactly so many steps; NaN: none. */
+/* The value after exactly `step` steps; NaN: none. */
 double tri_trial_at(const tri_trial *trial, int64_t step);
 
 typedef struct tri_trials {

@@ -187,7 +187,7 @@ static tri_status points_read(tri_tuner *tuner, tri_tuner_slot *slot)
     return slot->status;
 }
 
-/* A trial that has its steps, or that was stopped, is over; one on a rung may be told to go on. */
+/* A trial that has its steps, or that was stopped, is over; one on a rung may be continued. */
 static void state_find(const tri_tuner *tuner, tri_tuner_slot *slot)
 {
     tri_trial *trial = slot->trial;
@@ -247,7 +247,7 @@ static tri_status slot_end(tri_tuner *tuner, tri_tuner_slot *slot, int code)
                     trial->number, trial->error);
 }
 
-/* The words of a new run, or of one that goes on. Texts are the arena's. */
+/* The words of a new run, or of one that continues. Texts are the arena's. */
 static tri_status words_make(const tri_tuner *tuner, const tri_trial *trial, const char *run, bool goes_on,
                              tri_arena *arena, char **words)
 {
@@ -283,7 +283,7 @@ static tri_status words_make(const tri_tuner *tuner, const tri_trial *trial, con
     return TRI_OK;
 }
 
-/* A run that was begun and has a whole checkpoint goes on; any other begins anew. */
+/* A run that was begun and has a whole checkpoint continues; any other starts again. */
 static tri_status process_start(tri_tuner *tuner, tri_tuner_slot *slot, const char *run)
 {
     char *words[2100], path[1400], *checkpoint = NULL;

@@ -15,6 +15,6 @@ printf 'localhost slots=2\n127.0.0.7\n127.0.0.8\n127.0.0.9\n' >hosts
 PATH=$PWD/bin:$PATH trireme doctor --hosts hosts >out 2>&1
 code=$?
 self=$(readlink -f "$(command -v trireme)")
-awk '/^[a-z]+ +(host|ranks|links) /{print; mend = 1; next} /^verdict/ || (mend && /mend:/) {print} {mend = 0}' out |
+awk '/^[a-z]+ +(host|ranks|links) /{print; fix = 1; next} /^verdict/ || (fix && /fix:/) {print} {fix = 0}' out |
     sed "s|${self%/*}|PLACE|g; s/^\(verdict.*\) (.*/\1/"
 exit $code

@@ -51,17 +51,17 @@ static void say(int fd, const void *bytes, size_t nbytes, int memory_fd)
 static bool pass_on(int from, int to, size_t step, const uint8_t *mask, size_t nbytes)
 {
     unsigned char hello[TRI_HELLO_NBYTES];
-    const bool mends = nbytes > sizeof hello;
+    const bool fixes = nbytes > sizeof hello;
     bool altered = false;
 
     if (recv(from, hello, sizeof hello, 0) != (ssize_t)sizeof hello)
         return true;
     for (size_t i = 0; i < sizeof hello && i < nbytes; i++) {
         bool unread = i >= 88 || (step == 0 && (i >= 56 || i / 2 == 11)) || (step == 2 && i >= 24 && i < 56);
-        altered |= mask[i] != 0 && !(mends && unread);
+        altered |= mask[i] != 0 && !(fixes && unread);
         hello[i] ^= mask[i];
     }
-    if (mends)
+    if (fixes)
         tri_bytes_write_u64(hello + 88, XXH3_64bits(hello, 88));
     say(to, hello, sizeof hello, -1);
     return altered;

@@ -46,7 +46,7 @@ static tri_pair *pair_of(const tri_job_facts *job, int a, int b)
     return (tri_pair *)(uintptr_t)tri_job_pair(job, a, b);
 }
 
-static void expect(const tri_job_facts *job, const char *check, tri_result result, const char *found, const char *mend)
+static void expect(const tri_job_facts *job, const char *check, tri_result result, const char *found, const char *fix)
 {
     tri_vector findings = {.each = sizeof(tri_finding)};
     bool met = false;
@@ -58,8 +58,8 @@ static void expect(const tri_job_facts *job, const char *check, tri_result resul
         if (strcmp(at->check, check) != 0)
             continue;
         met = true;
-        if (at->result != result || !strstr(at->found, found) || !strstr(at->mend, mend) || (!mend[0] && at->mend[0]))
-            fail_msg("%s: %s, found '%s', mend '%s'", check, tri_result_name(at->result), at->found, at->mend);
+        if (at->result != result || !strstr(at->found, found) || !strstr(at->fix, fix) || (!fix[0] && at->fix[0]))
+            fail_msg("%s: %s, found '%s', fix '%s'", check, tri_result_name(at->result), at->found, at->fix);
     }
     assert_true(met);
     tri_vector_fini(&findings);
@@ -76,8 +76,8 @@ static void a_healthy_job_has_nothing_to_mend(void **state)
     for (size_t i = 0; i < findings.count; i++) {
         const tri_finding *at = tri_vector_at(&findings, i);
 
-        if (at->result != TRI_RESULT_OK || at->mend[0] || !at->found[0] || !at->wanted[0])
-            fail_msg("%s: %s, found '%s', mend '%s'", at->check, tri_result_name(at->result), at->found, at->mend);
+        if (at->result != TRI_RESULT_OK || at->fix[0] || !at->found[0] || !at->wanted[0])
+            fail_msg("%s: %s, found '%s', fix '%s'", at->check, tri_result_name(at->result), at->found, at->fix);
     }
     assert_int_equal(findings.count, 9);
     tri_vector_fini(&findings);
@@ -204,7 +204,7 @@ static void findings_survive_as_text(void **state)
     (void)state;
     assert_non_null(finding);
     TRI_FINDING_SET(finding->found, "a\tb\nc");
-    TRI_FINDING_SET(finding->mend, "ulimit -n %d", 5);
+    TRI_FINDING_SET(finding->fix, "ulimit -n %d", 5);
     assert_non_null(tri_finding_add(&out, "empty", TRI_RESULT_FAIL));
     memset(before, 'x', sizeof before);
     before[599] = 0;
@@ -214,7 +214,7 @@ static void findings_survive_as_text(void **state)
     assert_int_equal(back.count, 2);
     finding = tri_vector_at(&back, 0);
     assert_string_equal(finding->found, "a b c");
-    assert_string_equal(finding->mend, "ulimit -n 5");
+    assert_string_equal(finding->fix, "ulimit -n 5");
     assert_int_equal(finding->result, TRI_RESULT_WARN);
     finding = tri_vector_at(&back, 1);
     assert_string_equal(finding->found + strlen(finding->found) - 4, "x...");

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * test_machine.c: each thing that can be wrong with a machine is found, by its name, with what was found and the mend.
+ * test_machine.c: each thing that can be wrong with a machine is found, by its name, with what was found and the fix.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -34,9 +34,9 @@ static void a_healthy_machine_has_nothing_to_mend(void **state)
     for (size_t i = 0; i < findings.count; i++) {
         const tri_finding *finding = tri_vector_at(&findings, i);
 
-        if (finding->result != TRI_RESULT_OK || finding->mend[0] || !finding->found[0] || !finding->wanted[0])
-            fail_msg("%s: %s, found '%s', wanted '%s', mend '%s'", finding->check, tri_result_name(finding->result),
-                     finding->found, finding->wanted, finding->mend);
+        if (finding->result != TRI_RESULT_OK || finding->fix[0] || !finding->found[0] || !finding->wanted[0])
+            fail_msg("%s: %s, found '%s', wanted '%s', fix '%s'", finding->check, tri_result_name(finding->result),
+                     finding->found, finding->wanted, finding->fix);
     }
     assert_int_equal(findings.count, 30);
     tri_vector_fini(&findings);
@@ -47,8 +47,8 @@ typedef struct spoilt {
     const char *path, *text; /* of one file of the healthy machine; text NULL: the file is gone */
     const char *check;
     tri_result result;
-    const char *found, *mend; /* parts; mend "": none */
-    int ranks;                /* 0: not said */
+    const char *found, *fix; /* parts; fix "": none */
+    int ranks;               /* 0: not said */
 } spoilt;
 
 #define LIMITS "/proc/self/limits"
@@ -126,10 +126,10 @@ static void expect(const rig *at, const spoilt *row, size_t index)
 
     assert_int_equal(tri_machine_look(&at->machine, &findings), TRI_OK);
     found = finding_of(&findings, row->check);
-    if (found->result != row->result || !strstr(found->found, row->found) || !strstr(found->mend, row->mend) ||
-        (!row->mend[0] && found->mend[0]))
-        fail_msg("row %zu, %s: %s, found '%s', mend '%s'", index, row->check, tri_result_name(found->result),
-                 found->found, found->mend);
+    if (found->result != row->result || !strstr(found->found, row->found) || !strstr(found->fix, row->fix) ||
+        (!row->fix[0] && found->fix[0]))
+        fail_msg("row %zu, %s: %s, found '%s', fix '%s'", index, row->check, tri_result_name(found->result),
+                 found->found, found->fix);
     tri_vector_fini(&findings);
 }
 

@@ -241,7 +241,7 @@ static void prompts_that_cannot_be_are_named_and_the_others_go_on(void **state)
     assert_int_equal(results[0].status, TRI_EINVAL);
     assert_string_equal(
         results[0].error,
-        "the prompt has 49 tokens, but the model's context holds 48 (--slide, or slide in a batch, goes on)");
+        "the prompt has 49 tokens, but the model's context holds 48 (--slide, or slide in a batch, continues)");
     assert_string_equal(tri_string_text(&results[1].text), "2<<");
     assert_int_equal(results[2].status, TRI_EFORMAT);
     assert_non_null(strstr(results[2].error, "no token for the byte 0x9f"));

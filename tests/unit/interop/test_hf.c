@@ -364,7 +364,7 @@ static void reading_changes_nothing_unless_all_fits(void **state)
     const tri_checkpoint_slice slices[] = {{.name = "wpe.weight", .shape = {2, {16, 8}}, .values = wpe},
                                            {.name = "wte.weight", .shape = {2, {2, 2}}, .values = wte}};
     assert_int_equal(tri_pretrained_read(source, slices, 2, &(tri_pretrained_load){0}), TRI_EFORMAT);
-    expect_error_has("'wte.weight': the model wants [2, 2], got [19, 8] (model.reinit begins it anew)");
+    expect_error_has("'wte.weight': the model wants [2, 2], got [19, 8] (model.reinit initializes it)");
     const tri_pretrained_load keep = {.keeps = keeps_head};
     assert_int_equal(tri_pretrained_read(source, slices, 2, &keep), TRI_EFORMAT);
     expect_error_has("26 tensors that the model does not have: 'h.0.ln_1.weight'");

@@ -102,7 +102,7 @@ static void a_file_that_was_cut_and_grew_is_read_anew(void **state)
         tail.path,
         "\n{\"step\":2,\"loss\":1,\"and\":\"so much more that the file is longer than it was before it was cut\"}\n");
     assert_int_equal(tri_metrics_read(&tail, line_seen, &all), TRI_OK);
-    assert_true(tail.anew && all.last == 2 && all.loss == 1);
+    assert_true(tail.restarted && all.last == 2 && all.loss == 1);
     assert_int_equal(tri_fs_remove(folder), TRI_OK);
 }
 

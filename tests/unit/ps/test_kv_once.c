@@ -114,7 +114,7 @@ static void count_body(kv_seat *seat)
         atomic_store(&test->cutter.stop, true);
     while (!atomic_load(&test->cutter.stop))
         tri_sleep_ns(TRI_NS_PER_MS);
-    tri_sleep_ns(300 * TRI_NS_PER_MS); /* connections are mended before goodbye */
+    tri_sleep_ns(300 * TRI_NS_PER_MS); /* connections are fixed before goodbye */
     free(rows);
     free(got);
 }
