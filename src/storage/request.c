@@ -184,7 +184,7 @@ static CURLcode send_once(tri_requester *requester, tri_request *request, tri_st
         code = requester->calls->curl_easy_perform(requester->curl);
     }
     requester->calls->curl_slist_free_all(headers);
-    if (request->headers.text != NULL) { /* the next try is signed anew */
+    if (request->headers.text != NULL) { /* the next try is signed again */
         request->headers.nbytes = before;
         request->headers.text[before] = 0;
     }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * request.h: requests over HTTP, each tried again while others may mend what failed: 408, 429, 500, 502 to 504, closed
+ * request.h: requests over HTTP, each tried again while others may fix what failed: 408, 429, 500, 502 to 504, closed
  * connections, silence. The pauses double from 50 ms to 5 s, each times a random fraction.
  */
 #ifndef TRI_STORAGE_REQUEST_H

@@ -12,7 +12,7 @@ typedef struct tri_s3_failure {
     const char *url, *endpoint, *region;
     const char *source; /* of the credentials */
 } tri_s3_failure;
-/* TRI_ENOTFOUND, TRI_ECONFIG: a person has to mend it; TRI_EMISMATCH: the object has changed; TRI_EIO. */
+/* TRI_ENOTFOUND, TRI_ECONFIG: a person has to fix it; TRI_EMISMATCH: the object has changed; TRI_EIO. */
 tri_status tri_s3_fail(const tri_s3_failure *failure);
 
 #endif

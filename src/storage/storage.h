@@ -2,8 +2,8 @@
  *
  * storage.h: objects below a URL: s3://bucket/prefix, http(s)://host/file (read only), file:///folder.
  *
- * One row of functions per scheme (storage_impl.h). A tri_storage is used by one thread at a time. What others may mend
- * is tried again with growing random pauses; what a person has to mend is one sentence with URL, HTTP status, code of
+ * One row of functions per scheme (storage_impl.h). A tri_storage is used by one thread at a time. What others may fix
+ * is tried again with growing random pauses; what a person has to fix is one sentence with URL, HTTP status, code of
  * the server and a hint. Credentials are in no message.
  */
 #ifndef TRI_STORAGE_STORAGE_H
