@@ -10,11 +10,15 @@
 
 #include "base/rng.h"
 #include "data/images/image.h"
+#include "tensor/label.h"
 
 #define TRIES 10
 
 /* Numbers of the stream of a sample: what each is for is part of the format (docs/formats/data.md). */
-enum { DRAW_DOWN, DRAW_RIGHT, DRAW_MIRROR, DRAW_BRIGHTNESS, DRAW_CONTRAST, DRAW_SATURATION, DRAW_ERASE };
+enum { DRAW_DOWN, DRAW_RIGHT, DRAW_MIRROR, DRAW_BRIGHTNESS, DRAW_CONTRAST, DRAW_SATURATION, DRAW_ERASE, DRAW_HUE };
+enum { MIX_WHICH, MIX_X, MIX_Y }; /* of the stream "data mix" */
+#define MIX_BETA       16         /* 2 for each try */
+#define BETA_TRIES     64
 #define DRAW_WINDOW    16 /* 5 for each try */
 #define DRAW_RECTANGLE 80 /* 5 for each try */
 
@@ -106,6 +110,24 @@ static void blend_all(uint8_t *pixels, int64_t count, float base, float factor)
         pixels[i] = table[pixels[i]];
 }
 
+/* Turns the hue of an RGB pixel, in the circle of 6 colors; value and saturation stay. */
+static void hue_turn(uint8_t *pixel, float turn)
+{
+    const float r = pixel[0], g = pixel[1], b = pixel[2];
+    const float most = r > g ? (r > b ? r : b) : g > b ? g : b, least = r < g ? (r < b ? r : b) : g < b ? g : b;
+    const float range = most - least;
+    if (range <= 0)
+        return;
+    float hue = turn + (most == r ? (g - b) / range : most == g ? 2 + (b - r) / range : 4 + (r - g) / range);
+    hue -= 6 * floorf(hue / 6);
+    const int sector = hue < 6 ? (int)hue : 0;
+    const float part = hue - (float)sector, falling = most - range * part, rising = least + range * part;
+    const float colors[6][3] = {{most, rising, least},  {falling, most, least}, {least, most, rising},
+                                {least, falling, most}, {rising, least, most},  {most, least, falling}};
+    for (int c = 0; c < 3; c++)
+        pixel[c] = (uint8_t)(colors[sector][c] + 0.5f);
+}
+
 void tri_augment_colors(const tri_augment *augment, int64_t epoch, int64_t index, uint8_t *pixels)
 {
     const int64_t channels = augment->channels, count = augment->height * augment->width;
@@ -115,14 +137,17 @@ void tri_augment_colors(const tri_augment *augment, int64_t epoch, int64_t index
     if (augment->contrast > 0)
         blend_all(pixels, count * channels, mean_gray(pixels, count, channels),
                   factor_of(rng, DRAW_CONTRAST, augment->contrast));
-    if (augment->saturation == 0 || channels != 3)
+    if (channels != 3)
         return;
     const float factor = factor_of(rng, DRAW_SATURATION, augment->saturation);
-    for (uint8_t *pixel = pixels; pixel < pixels + count * channels; pixel += 3) {
+    for (uint8_t *pixel = pixels; augment->saturation > 0 && pixel < pixels + count * channels; pixel += 3) {
         const float gray = (float)gray_of(pixel, channels);
         for (int c = 0; c < 3; c++)
             pixel[c] = blend(gray, factor, pixel[c]);
     }
+    const float turn = (float)(6 * augment->hue * (2 * uniform(rng, DRAW_HUE) - 1));
+    for (uint8_t *pixel = pixels; augment->hue > 0 && pixel < pixels + count * channels; pixel += 3)
+        hue_turn(pixel, turn);
 }
 
 void tri_augment_erase(const tri_augment *augment, int64_t epoch, int64_t index, float *image)
@@ -165,5 +190,72 @@ void tri_augment_apply(const tri_augment *augment, tri_augment_move move, const 
             const float *pixel = inside ? from + (source_y * width + source_x) * channels : black;
             memcpy(to, pixel, (size_t)channels * sizeof(float));
             to += channels;
+        }
+}
+
+/* --- two images in one --- */
+
+/* A number with the distribution Beta(alpha, alpha), alpha at most 1 (Joehnk, Metrika 1964). */
+static double beta_draw(tri_rng rng, double alpha)
+{
+    for (uint64_t number = MIX_BETA; number < MIX_BETA + 2 * BETA_TRIES; number += 2) {
+        const double u = uniform(rng, number), v = uniform(rng, number + 1);
+        const double x = pow(u, 1 / alpha), y = pow(v, 1 / alpha);
+        if (x + y <= 1)
+            return x + y > 0 ? x / (x + y) : u > v ? 1 : 0;
+    }
+    return 0.5;
+}
+
+static int64_t clip(int64_t value, int64_t most)
+{
+    return value < 0 ? 0 : value > most ? most : value;
+}
+
+/* A rectangle of the other image, cut where it leaves this one. */
+static void rectangle_draw(const tri_augment *augment, tri_rng rng, double stays, tri_augment_mix *out)
+{
+    const int64_t height = augment->height, width = augment->width;
+    const double side = sqrt(1 - stays);
+    const int64_t tall = (int64_t)((double)height * side), wide = (int64_t)((double)width * side);
+    const int64_t x = (int64_t)tri_rng_below(rng, MIX_X, (uint64_t)width),
+                  y = (int64_t)tri_rng_below(rng, MIX_Y, (uint64_t)height);
+    out->top = clip(y - tall / 2, height);
+    out->bottom = clip(y + tall / 2, height);
+    out->left = clip(x - wide / 2, width);
+    out->right = clip(x + wide / 2, width);
+    const int64_t area = (out->bottom - out->top) * (out->right - out->left), all = height * width;
+    out->share = (int32_t)(((all - area) * TRI_LABEL_WHOLE + all / 2) / all);
+}
+
+tri_augment_mix tri_augment_mix_draw(const tri_augment *augment, int64_t epoch, int64_t index)
+{
+    const tri_rng rng = {augment->seed, tri_rng_stream("data mix", (uint64_t)epoch, (uint64_t)index)};
+    const bool both = augment->mixup > 0 && augment->cutmix > 0;
+    const bool cuts = both ? tri_rng_below(rng, MIX_WHICH, 2) == 1 : augment->cutmix > 0;
+    const double stays = beta_draw(rng, cuts ? augment->cutmix : augment->mixup);
+    tri_augment_mix mix = {.weight = 1, .share = (int32_t)(stays * TRI_LABEL_WHOLE + 0.5)};
+    if (cuts)
+        rectangle_draw(augment, rng, stays, &mix);
+    else
+        mix.weight = (float)mix.share / TRI_LABEL_WHOLE;
+    return mix;
+}
+
+static float weight_at(const tri_augment_mix *mix, int64_t y, int64_t x)
+{
+    return y >= mix->top && y < mix->bottom && x >= mix->left && x < mix->right ? 0 : mix->weight;
+}
+
+void tri_augment_mix_apply(const tri_augment *augment, const tri_augment_mix mixes[2], float *one, float *other)
+{
+    for (int64_t y = 0; y < augment->height; y++)
+        for (int64_t x = 0; x < augment->width; x++) {
+            const float a = weight_at(&mixes[0], y, x), b = weight_at(&mixes[1], y, x);
+            for (int64_t c = 0; c < augment->channels; c++, one++, other++) {
+                const float first = *one, second = *other;
+                *one = a * first + (1 - a) * second;
+                *other = b * second + (1 - b) * first;
+            }
         }
 }

@@ -99,6 +99,14 @@ TRI_ENUM(tri_csv_missing)
     X(REAL, brightness, "0", 0, 1, NULL, "augmentation: color jitter: brightness times 1 - x to 1 + x")                \
     X(REAL, contrast, "0", 0, 1, NULL, "augmentation: color jitter: contrast times 1 - x to 1 + x")                    \
     X(REAL, saturation, "0", 0, 1, NULL, "augmentation: color jitter: saturation times 1 - x to 1 + x")                \
+    X(REAL, hue, "0", 0, 0.5, NULL, "augmentation: color jitter: hue turned by -x to x of the circle of colors")       \
+    X(REAL, mixup, "0", 0, 1, NULL,                                                                                    \
+      "augmentation: mixup: each image and its class are mixed with another of its shard, in parts by "                \
+      "Beta(x, x); 0: off; with cutmix each in half of the cases")                                                     \
+    X(REAL, cutmix, "0", 0, 1, NULL,                                                                                   \
+      "augmentation: cutmix: a rectangle of another image of the shard, area by Beta(x, x), and as much of its "       \
+      "class; "                                                                                                        \
+      "0: off")                                                                                                        \
     X(REAL, erase, "0", 0, 1, NULL, "augmentation: probability that a random rectangle is set to 0")                   \
     X(NAME, image_size, "", 0, 0, NULL,                                                                                \
       "size of a sample in pixels: 224, or height x width such as 160x224; empty: the size of the files, which must "  \

@@ -20,6 +20,7 @@
 #include "data/images/image.h"
 #include "data/normalize.h"
 #include "data/workers.h"
+#include "tensor/label.h"
 
 #define LINE_NBYTES  64 /* of the cache */
 #define AHEAD_NBYTES 4096
@@ -33,6 +34,7 @@ typedef struct loader_slot {
     int64_t *first_sample;
     unsigned char *input, *target;
     uint64_t *marks;   /* [tiles] of the samples in each */
+    int64_t *indices;  /* [shards * rows_max] of the samples; NULL: none are mixed */
     tri_status status; /* of the first sample that could not be drawn */
     char text[TRI_ERROR_NBYTES];
 } loader_slot;
@@ -126,13 +128,21 @@ static tri_status check_setup(const tri_dataset *dataset, const tri_loader_setup
 static bool is_augmented(const tri_data_config *config)
 {
     return config->crop > 0 || config->flip || config->random_crop > 0 || config->brightness > 0 ||
-           config->contrast > 0 || config->saturation > 0 || config->erase > 0;
+           config->contrast > 0 || config->saturation > 0 || config->hue > 0 || config->erase > 0 ||
+           config->mixup > 0 || config->cutmix > 0;
 }
 
 /* Augmentation that changes bytes, before they are normalized. */
 static bool changes_bytes(const tri_augment *augment)
 {
-    return augment->least_area > 0 || augment->brightness > 0 || augment->contrast > 0 || augment->saturation > 0;
+    return augment->least_area > 0 || augment->brightness > 0 || augment->contrast > 0 || augment->saturation > 0 ||
+           augment->hue > 0;
+}
+
+/* Two images of a shard in one. */
+static bool mixes(const tri_loader *loader)
+{
+    return loader->augments && (loader->augment.mixup > 0 || loader->augment.cutmix > 0);
 }
 
 static tri_status check_augment(const tri_loader *loader, const tri_dataset_info *info)
@@ -147,10 +157,14 @@ static tri_status check_augment(const tri_loader *loader, const tri_dataset_info
             tri_dtype_name(info->dtype), tri_shape_print(info->sample, text));
     if (changes_bytes(&loader->augment) &&
         (info->dtype != TRI_U8 || (info->sample.dim[2] != 1 && info->sample.dim[2] != 3)))
-        return tri_fail(TRI_ECONFIG,
-                        "data.random_crop, brightness, contrast and saturation are for bytes with 1 or 3 channels, the "
-                        "samples are %s %s",
-                        tri_dtype_name(info->dtype), tri_shape_print(info->sample, text));
+        return tri_fail(
+            TRI_ECONFIG,
+            "data.random_crop, brightness, contrast, saturation and hue are for bytes with 1 or 3 channels, the "
+            "samples are %s %s",
+            tri_dtype_name(info->dtype), tri_shape_print(info->sample, text));
+    if (mixes(loader) && (info->target.ndim > 0 || info->classes < 1 || info->classes > TRI_LABEL_CLASSES))
+        return tri_fail(TRI_ECONFIG, "data.mixup and data.cutmix: want 1 to %d classes, got %" PRId64,
+                        TRI_LABEL_CLASSES, info->classes);
     return TRI_OK;
 }
 
@@ -166,6 +180,9 @@ static tri_status plan_augment(tri_loader *loader, const tri_dataset_info *info,
                                     .brightness = config->brightness,
                                     .contrast = config->contrast,
                                     .saturation = config->saturation,
+                                    .hue = config->hue,
+                                    .mixup = config->mixup,
+                                    .cutmix = config->cutmix,
                                     .erase = config->erase};
     TRI_TRY(check_augment(loader, info));
     loader->augment.height = info->sample.dim[0];
@@ -235,8 +252,10 @@ static tri_status make_slots(tri_loader *loader, const tri_data_config *config)
         slot->marks = alloc_array(tile_count(loader), sizeof(*slot->marks));
         slot->input = keeps_input(loader) ? tri_alloc_bulk(input) : NULL;
         slot->target = keeps_target(loader) ? tri_alloc_bulk((size_t)rows * loader->target_nbytes) : NULL;
+        slot->indices = mixes(loader) ? alloc_array(rows, sizeof(*slot->indices)) : NULL;
         if (slot->rows == NULL || slot->first_sample == NULL || slot->marks == NULL ||
-            (slot->input == NULL && keeps_input(loader)) || (slot->target == NULL && keeps_target(loader)))
+            (slot->indices == NULL && mixes(loader)) || (slot->input == NULL && keeps_input(loader)) ||
+            (slot->target == NULL && keeps_target(loader)))
             return TRI_ENOMEM;
         slot->batch = (tri_loader_batch){.shards = (int)setup->shard_count,
                                          .rows = slot->rows,
@@ -391,10 +410,13 @@ static void prepare_tile(void *arg, int64_t number)
     int64_t place = s * setup->rows_max;
     int64_t valid = rows < first ? first : rows < last ? rows : last, places[TILE_ROWS + AHEAD_ROWS] = {0};
     uint64_t marks = 0;
-    for (int64_t i = first; draws(loader) && i < valid; i++)
-        marks =
-            tri_sampler_marks_add(marks, tri_sampler_mark(draw_row(loader, v->slot, s, k + i, &room,
-                                                                   input_at(v, place + i), target_at(v, place + i))));
+    for (int64_t i = first; draws(loader) && i < valid; i++) {
+        const int64_t index =
+            draw_row(loader, v->slot, s, k + i, &room, input_at(v, place + i), target_at(v, place + i));
+        marks = tri_sampler_marks_add(marks, tri_sampler_mark(index));
+        if (v->slot->indices != NULL)
+            v->slot->indices[place + i] = index;
+    }
     if (!draws(loader) && valid > first) /* not behind a short batch */
         find_places(loader, v->slot->batch.epoch, s, k + first, valid - first, places);
     for (int64_t i = first; !draws(loader) && i < valid; i++) {
@@ -402,6 +424,8 @@ static void prepare_tile(void *arg, int64_t number)
             ask_for(loader, places[i - first + AHEAD_ROWS]);
         prepare_row(loader, v->slot, places[i - first], &room, input_at(v, place + i), target_at(v, place + i));
         marks = tri_sampler_marks_add(marks, tri_sampler_mark(loader->held->indices[places[i - first]]));
+        if (v->slot->indices != NULL)
+            v->slot->indices[place + i] = loader->held->indices[places[i - first]];
     }
     v->slot->marks[tile] = marks;
     size_t padding = (size_t)(last - valid);
@@ -409,6 +433,45 @@ static void prepare_tile(void *arg, int64_t number)
         memset(input_at(v, place + valid), 0, padding * loader->input_nbytes);
     if (keeps_target(loader))
         memset(target_at(v, place + valid), 0, padding * loader->target_nbytes);
+}
+
+/* Row i of a shard with n rows is mixed with row n - 1 - i, by what each of them draws. */
+static void mix_pair(const prepare_arg *v, int64_t one, int64_t other)
+{
+    const tri_augment *augment = &v->loader->augment;
+    tri_augment_mix drawn[2];
+    for (int i = 0; i < 2; i++)
+        drawn[i] = tri_augment_mix_draw(augment, v->slot->batch.epoch, v->slot->indices[i ? other : one]);
+    if (v->slot->input != NULL)
+        tri_augment_mix_apply(augment, drawn, (float *)(void *)input_at(v, one), (float *)(void *)input_at(v, other));
+    if (v->slot->target == NULL)
+        return;
+    int32_t *targets = (int32_t *)(void *)v->slot->target;
+    const int32_t first = targets[one], second = targets[other];
+    targets[one] = tri_label_mix(first, second, drawn[0].share);
+    targets[other] = tri_label_mix(second, first, drawn[1].share);
+}
+
+static void mix_tile(void *arg, int64_t number)
+{
+    const prepare_arg *v = arg;
+    const int64_t tile = v->first_tile + number, tiles = shard_tiles(v->loader), s = tile / tiles;
+    const int64_t rows = v->slot->rows[s], place = s * v->loader->setup.rows_max, first = tile % tiles * TILE_ROWS;
+    for (int64_t i = first; i < first + TILE_ROWS && i < rows / 2; i++)
+        mix_pair(v, place + i, place + rows - 1 - i);
+}
+
+static void tiles_run(tri_loader *loader, int64_t tiles, void (*body)(void *arg, int64_t tile), prepare_arg *arg)
+{
+    const tri_loader_crew *crew = &loader->setup.crew;
+    if (!runs_ahead(loader) && crew->run != NULL) {
+        crew->run(crew->threads, tiles, body, arg);
+    } else if (loader->workers != NULL) {
+        tri_workers_run(loader->workers, tiles, body, arg);
+    } else {
+        for (int64_t tile = 0; tile < tiles; tile++)
+            body(arg, tile);
+    }
 }
 
 /* Of the shards [first, first + count) of this worker. */
@@ -435,14 +498,9 @@ static void prepare_shards(tri_loader *loader, int64_t step, int64_t first_shard
         return;
     prepare_arg arg = {loader, slot, in_epoch, first_shard * shard_tiles(loader)};
     int64_t tiles = count * shard_tiles(loader);
-    if (!runs_ahead(loader) && setup->crew.run != NULL) {
-        setup->crew.run(setup->crew.threads, tiles, prepare_tile, &arg);
-    } else if (loader->workers != NULL) {
-        tri_workers_run(loader->workers, tiles, prepare_tile, &arg);
-    } else {
-        for (int64_t tile = 0; tile < tiles; tile++)
-            prepare_tile(&arg, tile);
-    }
+    tiles_run(loader, tiles, prepare_tile, &arg);
+    if (mixes(loader))
+        tiles_run(loader, tiles, mix_tile, &arg);
     for (int64_t tile = 0; tile < tiles; tile++)
         slot->batch.marks = tri_sampler_marks_add(slot->batch.marks, slot->marks[arg.first_tile + tile]);
 }
@@ -615,6 +673,7 @@ void tri_loader_close(tri_loader *loader)
         tri_free(loader->slots[i].rows);
         tri_free(loader->slots[i].first_sample);
         tri_free(loader->slots[i].marks);
+        tri_free(loader->slots[i].indices);
         tri_free(loader->slots[i].input);
         tri_free(loader->slots[i].target);
     }

@@ -43,7 +43,7 @@
     X(TRI_OP_CONCAT, concat)       /* two or more inputs along `axis` (>= 1) */                                        \
     X(TRI_OP_RESHAPE, reshape)                                                                                         \
     X(TRI_OP_TRANSPOSE, transpose)         /* permutes dimensions 1.. by `axes` (the batch stays first) */             \
-    X(TRI_OP_CROSS_ENTROPY, cross_entropy) /* x[B..,V] i[B..] (i32, < 0: ignored) -> per-shard sums, see below */      \
+    X(TRI_OP_CROSS_ENTROPY, cross_entropy) /* x[B..,V] i[B..] (i32, < 0: ignored; label.h) -> per-shard sums, below */ \
     X(TRI_OP_MSE, mse)                     /* x t[B..] -> sum over elements of (x - t)^2 */                            \
     X(TRI_OP_GELU_ERF, gelu_erf)           /* x Phi(x); gelu is its tanh form */                                       \
     X(TRI_OP_RMS_NORM, rms_norm)           /* x[B..,C] scale[C] -> y */                                                \

@@ -7,6 +7,7 @@
 #include <math.h>
 
 #include "kernel/infer.h"
+#include "tensor/label.h"
 
 /* The places of one window inside the image: rows [low[0], high[0]) and so on, in steps of the dilation. */
 typedef struct span {
@@ -192,6 +193,29 @@ tri_row_loss tri_reference_loss_row(const float *x, int64_t classes, int32_t tar
                           best == target ? 1 : 0};
 }
 
+/* Both classes of a mixed label are among them. */
+static bool label_is_good(int32_t target, int64_t classes)
+{
+    const tri_label label = tri_label_read(target);
+    return label.first >= 0 && label.first < classes && label.second < classes;
+}
+
+/* Of two classes the weighted losses; a hit is that of the main one. */
+static tri_row_loss label_loss(const float *x, int64_t classes, int32_t target, double smoothing, float *dx)
+{
+    const tri_label label = tri_label_read(target);
+    const double weight = (double)label.weight, rest = 1 - weight;
+    const tri_row_loss first = tri_reference_loss_row(x, classes, label.first, smoothing, dx);
+    if (label.first == label.second)
+        return first;
+    const tri_row_loss second = tri_reference_loss_row(x, classes, label.second, smoothing, NULL);
+    if (dx != NULL) {
+        dx[label.first] += (float)((1 - smoothing) * rest);
+        dx[label.second] -= (float)((1 - smoothing) * rest);
+    }
+    return (tri_row_loss){weight * first.loss + rest * second.loss, weight >= 0.5 ? first.right : second.right};
+}
+
 static void cross_entropy_run(const tri_kernel *kernel, const tri_op_call *call, float *sums, float *dx_all)
 {
     const int64_t classes = tri_shape_last(&kernel->desc.input[0]);
@@ -203,13 +227,13 @@ static void cross_entropy_run(const tri_kernel *kernel, const tri_op_call *call,
         double loss = 0, weight = 0, right = 0;
         for (int64_t r = 0; r < rows; r++) {
             float *dx = dx_all != NULL ? dx_all + (s * rows + r) * classes : NULL;
-            if (r >= call->rows[s] * per_sample || target[r] < 0 || target[r] >= classes) {
+            if (r >= call->rows[s] * per_sample || !label_is_good(target[r], classes)) {
                 if (dx != NULL) {
                     memset(dx, 0, (size_t)classes * sizeof(float));
                 }
                 continue;
             }
-            const tri_row_loss row = tri_reference_loss_row(x + r * classes, classes, target[r], smoothing, dx);
+            const tri_row_loss row = label_loss(x + r * classes, classes, target[r], smoothing, dx);
             loss += row.loss;
             right += row.right;
             weight += 1;

@@ -13,6 +13,7 @@
 #include "base/memory.h"
 #include "base/rng.h"
 #include "kernel/kernel.h"
+#include "tensor/label.h"
 #include "tensor/reduce.h"
 
 /* Shapes of one shard, rows (samples) first; 0 ends them. */
@@ -144,6 +145,9 @@ static inline tri_status op_open(op_run *r, const char *kind, const op_case *c, 
             const int64_t bound = (c->units > 0 ? c->units : desc.input[0].dim[desc.input[0].ndim - 1]) + 2;
             for (int64_t j = 0; j < count; j++) {
                 ((int32_t *)(void *)x)[j] = (int32_t)tri_rng_below((tri_rng){5, 5}, (uint64_t)j, (uint64_t)bound) - 1;
+                if (c->op == TRI_OP_CROSS_ENTROPY && j % 3 == 1) /* two classes, the second may be one too high */
+                    ((int32_t *)(void *)x)[j] = tri_label_mix(
+                        (int32_t)(j % (bound - 2)), (int32_t)((j * 7 + 1) % (bound - 1)), (int32_t)(j * 300 % 1025));
             }
         }
         if (desc.need_dinput[i] && c->half) {

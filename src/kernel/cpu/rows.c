@@ -8,6 +8,7 @@
 #include "kernel/cpu/cpu.h"
 #include "kernel/cpu/row_math.h"
 #include "kernel/cpu/vector_math.h"
+#include "tensor/label.h"
 
 #define ROW_TILE    INT64_C(16) /* rows of one tile */
 #define ROWS_AHEAD  4           /* rows that are asked for ahead */
@@ -253,26 +254,38 @@ static tri_status loss_plan(const tri_op_desc *desc, tri_kernel *kernel)
 static bool row_counts(const rows_arg *v, int64_t r)
 {
     const int64_t per_sample = v->rows / v->kernel->desc.input[0].dim[0];
-    const int32_t target = ((const int32_t *)v->call->input[1])[r];
-    return r % v->rows < v->call->rows[r / v->rows] * per_sample && target >= 0 && target < v->width;
+    const tri_label label = tri_label_read(((const int32_t *)v->call->input[1])[r]);
+    return r % v->rows < v->call->rows[r / v->rows] * per_sample && label.first >= 0 && label.first < v->width &&
+           label.second < v->width;
+}
+
+/* Of one class. */
+static float class_loss(const rows_arg *v, const float *x, int64_t class, float top, float rest)
+{
+    const float smoothing = v->kernel->desc.attr.smoothing;
+    const float loss = top - x[class] + rest;
+    if (smoothing <= 0)
+        return loss;
+    const float mean = tri_row_sum(x, v->width) / (float)v->width;
+    return (1 - smoothing) * loss + smoothing * (top - mean + rest);
 }
 
 static void loss_forward_tile(void *arg, int64_t tile)
 {
     const rows_arg *v = arg;
     float *saved = v->call->saved, *row = v->call->scratch; /* row: loss and hit */
-    const float smoothing = v->kernel->desc.attr.smoothing;
     for (int64_t r = tile * ROW_TILE; r < tri_int64_min((tile + 1) * ROW_TILE, v->total); r++) {
         if (!row_counts(v, r)) {
             continue;
         }
         const float *x = (const float *)v->call->input[0] + r * v->width;
-        const int64_t target = ((const int32_t *)v->call->input[1])[r];
+        const int32_t given = ((const int32_t *)v->call->input[1])[r];
+        const tri_label label = tri_label_read(given);
+        const int64_t target = tri_label_main(given);
         const float top = tri_row_max(x, v->width), rest = logf(tri_row_exp_sum(x, top, v->width));
-        float loss = top - x[target] + rest;
-        if (smoothing > 0) {
-            const float mean = tri_row_sum(x, v->width) / (float)v->width;
-            loss = (1 - smoothing) * loss + smoothing * (top - mean + rest);
+        float loss = class_loss(v, x, label.first, top, rest);
+        if (label.second != label.first) {
+            loss = label.weight * loss + (1 - label.weight) * class_loss(v, x, label.second, top, rest);
         }
         int64_t best = 0;
         while (best < target && !(x[best] >= top)) {
@@ -326,7 +339,11 @@ static void loss_backward_tile(void *arg, int64_t tile)
         }
         loss_back(dx, (const float *)v->call->input[0] + r * v->width, saved[2 * r], expf(-saved[2 * r + 1]),
                   smoothing / (float)v->width, v->width);
-        dx[((const int32_t *)v->call->input[1])[r]] -= 1.0f - smoothing;
+        const tri_label label = tri_label_read(((const int32_t *)v->call->input[1])[r]);
+        dx[label.first] -= (1.0f - smoothing) * label.weight;
+        if (label.second != label.first) {
+            dx[label.second] -= (1.0f - smoothing) * (1.0f - label.weight);
+        }
     }
 }
 

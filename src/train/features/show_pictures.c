@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "tensor/label.h"
 #include "train/checkpointing/arrays.h"
 #include "train/features/show.h"
 
@@ -177,7 +178,8 @@ void tri_show_batch(tri_job *job, const tri_batch *batch)
         return;
     samples->count = batch->rows[0] < TRI_SHOW_SAMPLES ? batch->rows[0] : TRI_SHOW_SAMPLES;
     memcpy(samples->inputs, batch->input, (size_t)(samples->count * samples->elements) * sizeof(float));
-    memcpy(samples->targets, batch->target, (size_t)samples->count * sizeof(int32_t));
+    for (int64_t i = 0; i < samples->count; i++)
+        samples->targets[i] = tri_label_main(((const int32_t *)batch->target)[i]);
     memcpy(samples->logits, logits, (size_t)(samples->count * samples->classes) * sizeof(float));
 }
 

@@ -414,6 +414,9 @@ static void batches_depend_on_no_worker_thread_or_cache(void **state)
             config.flip = true;
             config.brightness = config.contrast = config.saturation = 0.4;
             config.erase = 0.5;
+            config.hue = 0.1;
+            config.mixup = 0.4;
+            config.cutmix = 1;
             config.normalize = TRI_NORMALIZE_STANDARD;
         }
         config.prefetch = 0;
