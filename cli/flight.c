@@ -10,8 +10,8 @@
 
 #include "base/json.h"
 #include "cli/command.h"
-#include "comm/comm_impl.h"
 #include "comm/flight_read.h"
+#include "comm/run.h"
 
 #define ROWS_DEFAULT  8
 #define ROWS_MAX      1024

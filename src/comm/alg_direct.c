@@ -9,7 +9,7 @@
  */
 #include <string.h>
 
-#include "comm/comm_impl.h"
+#include "comm/run.h"
 
 typedef struct direct {
     tri_call *call;

@@ -9,7 +9,7 @@
  */
 #include <string.h>
 
-#include "comm/comm_impl.h"
+#include "comm/call.h"
 
 /* Beyond it halving moves less, and what it adds is still in the cache. */
 #define DOUBLING_LIMIT_NBYTES ((size_t)64 << 10)

@@ -8,7 +8,7 @@
  */
 #include <string.h>
 
-#include "comm/comm_impl.h"
+#include "comm/call.h"
 
 /* Of everybody's data in one rank's memory. */
 #define EXCHANGE_LIMIT_NBYTES ((int64_t)64 << 20)

@@ -4,7 +4,7 @@
  */
 #include <string.h>
 
-#include "comm/comm_impl.h"
+#include "comm/call.h"
 
 static size_t block_nbytes(const tri_call *call, int rank)
 {

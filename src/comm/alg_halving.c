@@ -6,7 +6,7 @@
  * the subtrees of the canonical tree. (Thakur, Rabenseifner, Gropp 2005, with the distances turned around.) Pieces are
  * added straight from where they arrive.
  */
-#include "comm/comm_impl.h"
+#include "comm/call.h"
 
 typedef struct halving_range {
     int64_t first, count;

@@ -5,7 +5,7 @@
  * The order of additions differs from chunk to chunk and with the number of ranks, so it is for comm.order = any.
  * Halves are rounded at every step.
  */
-#include "comm/comm_impl.h"
+#include "comm/call.h"
 
 typedef struct ring_chunk {
     char *bytes;

@@ -5,7 +5,7 @@
  * Towards rank 0 with growing distance d, rank r adds what covers [r + d, r + 2d) to what covers [r, r + d): this is
  * the canonical tree for any number of ranks. Halves travel as f32 and are rounded once, at rank 0.
  */
-#include "comm/comm_impl.h"
+#include "comm/call.h"
 
 /* Elements moved at a time. */
 static int64_t segment_count(const tri_call *call)

@@ -4,58 +4,9 @@
  */
 #include <string.h>
 
-#include <xxhash.h>
-
 #include "base/events.h"
 #include "comm/engine.h"
 #include "comm/lane.h"
-
-/* The blocks of a call: of the counts it came with, or all alike. */
-static size_t block_offset(const tri_call *call, const tri_blocks *blocks, int rank)
-{
-    if (!blocks->counts)
-        return tri_call_nbytes(call, call->count) * (size_t)rank;
-    if (blocks->firsts)
-        return tri_call_nbytes(call, blocks->firsts[rank]);
-    int64_t first = 0;
-    for (int r = 0; r < rank; r++)
-        first += blocks->counts[r];
-    return tri_call_nbytes(call, first);
-}
-
-/* Only one side of an operation of blocks may say their counts; its ranks' own parts on the other side are as long. */
-static int64_t block_count(const tri_call *call, const tri_blocks *blocks, const tri_blocks *other, int rank)
-{
-    if (blocks->counts)
-        return blocks->counts[rank];
-    return other->counts ? other->counts[rank] : call->count;
-}
-
-int64_t tri_call_in_count(const tri_call *call, int rank)
-{
-    return block_count(call, &call->in_blocks, &call->out_blocks, rank);
-}
-
-int64_t tri_call_out_count(const tri_call *call, int rank)
-{
-    return block_count(call, &call->out_blocks, &call->in_blocks, rank);
-}
-
-const char *tri_call_in_block(const tri_call *call, int rank)
-{
-    return (const char *)call->in + block_offset(call, &call->in_blocks, rank);
-}
-
-char *tri_call_out_block(const tri_call *call, int rank)
-{
-    return (char *)call->out + block_offset(call, &call->out_blocks, rank);
-}
-
-void tri_call_place(const tri_call *call)
-{
-    if (call->out != call->in)
-        memmove(call->out, call->in, tri_call_nbytes(call, call->count));
-}
 
 /* One rank: what the operation comes to without anybody else. */
 static tri_status run_alone(tri_call *call)
@@ -132,35 +83,6 @@ static tri_status scale_input(tri_call *call)
         TRI_TRY(tri_reduce_multiply(scaled, call->in, call->dtype, count, call->scale));
     call->in = scaled;
     return TRI_OK;
-}
-
-static uint32_t frame_extra(const tri_call *call)
-{
-    if (tri_comm_has_root(call->op))
-        return (uint32_t)call->root;
-    return tri_comm_is_tree(call->op) ? (uint32_t)__builtin_ctzll((uint64_t)call->place.leaves) : 0;
-}
-
-void tri_call_fill_frame(tri_call *call)
-{
-    tri_comm *comm = call->group->comm;
-    call->frame.kind = TRI_FRAME_DATA;
-    call->frame.op = (uint8_t)call->op;
-    call->frame.dtype = (uint8_t)call->dtype;
-    call->frame.group = call->group->id;
-    call->frame.generation = comm->generation;
-    call->frame.count = (uint64_t)call->count;
-    call->frame.reduce = (uint32_t)call->reduce | frame_extra(call) << 8;
-    if (!call->name[0])
-        return;
-    call->frame.name = XXH3_64bits(call->name, strlen(call->name));
-    for (size_t i = 0; i < TRI_COMM_NAMES_KEPT; i++) {
-        if (comm->names[i].hash == call->frame.name)
-            return;
-    }
-    tri_known_name *name = &comm->names[comm->name_next++ % TRI_COMM_NAMES_KEPT];
-    name->hash = call->frame.name;
-    memcpy(name->text, call->name, sizeof(name->text));
 }
 
 /* A failure that is this call's own says so. */

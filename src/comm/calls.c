@@ -6,27 +6,6 @@
 
 #include "comm/engine.h"
 
-static const char *const op_names[TRI_COMM_OP_COUNT] = {
-    [TRI_COMM_ALL_REDUCE] = "all_reduce",
-    [TRI_COMM_REDUCE] = "reduce",
-    [TRI_COMM_BROADCAST] = "broadcast",
-    [TRI_COMM_ALL_GATHER] = "all_gather",
-    [TRI_COMM_REDUCE_SCATTER] = "reduce_scatter",
-    [TRI_COMM_BARRIER] = "barrier",
-    [TRI_COMM_SEND_RECV] = "send_recv",
-    [TRI_COMM_ALL_REDUCE_TREE] = "all_reduce_tree",
-    [TRI_COMM_GATHER] = "gather",
-    [TRI_COMM_SCATTER] = "scatter",
-    [TRI_COMM_ALL_TO_ALL] = "all_to_all",
-    [TRI_COMM_BATCH] = "batch",
-    [TRI_COMM_REDUCE_SCATTER_TREE] = "reduce_scatter_tree",
-};
-
-const char *tri_comm_op_name(tri_comm_op op)
-{
-    return (unsigned)op < TRI_COMM_OP_COUNT && op_names[op] ? op_names[op] : "?";
-}
-
 /* With no elements a pointer may be NULL; the algorithms then still exchange empty frames. */
 static char nothing[64];
 

@@ -8,7 +8,7 @@
 #ifndef TRI_COMM_ENGINE_H
 #define TRI_COMM_ENGINE_H
 
-#include "comm/comm_impl.h"
+#include "comm/run.h"
 
 typedef struct tri_engine_ops {
     const char *name;

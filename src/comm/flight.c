@@ -13,7 +13,7 @@
 #include "base/fs.h"
 #include "base/json.h"
 #include "base/log.h"
-#include "comm/comm_impl.h"
+#include "comm/call.h"
 #include "net/host.h"
 
 #define SYSTEM_FOLDER "/tmp"

@@ -8,7 +8,7 @@
 #ifndef TRI_COMM_HOSTS_H
 #define TRI_COMM_HOSTS_H
 
-#include "comm/comm_impl.h"
+#include "comm/run.h"
 
 struct tri_hosts {
     int count;         /* hosts, at least 2 */

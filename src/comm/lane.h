@@ -14,7 +14,7 @@
 #include <string.h>
 
 #include "base/cache.h"
-#include "comm/comm_impl.h"
+#include "comm/call.h"
 #include "net/doorbell.h"
 #include "net/region.h"
 

@@ -10,7 +10,7 @@
  */
 #include <stdlib.h>
 
-#include "comm/comm_impl.h"
+#include "comm/run.h"
 
 /* A phase of large messages begins and ends with waiting for the slower side: measured, as many little ones. */
 enum { PHASE_LITTLES = 2 };

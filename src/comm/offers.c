@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "comm/comm_impl.h"
+#include "comm/run.h"
 
 const char *tri_comm_algorithm_name(tri_comm_op op, int index)
 {

@@ -7,7 +7,7 @@
  * group. Among the calls up to there every rank chooses alike. A call without a priority stays in its place: nothing
  * passes it.
  */
-#include "comm/comm_impl.h"
+#include "comm/run.h"
 
 #include <string.h>
 

@@ -4,7 +4,7 @@
  */
 #include <string.h>
 
-#include "comm/comm_impl.h"
+#include "comm/run.h"
 
 void tri_plan_fini(tri_plan *plan)
 {

@@ -13,7 +13,7 @@
 
 #include "base/log.h"
 #include "base/stack.h"
-#include "comm/comm_impl.h"
+#include "comm/call.h"
 #include "comm/note.h"
 
 #define LINES_MAX         16

@@ -8,7 +8,7 @@
 #include <ctype.h>
 #include <string.h>
 
-#include "comm/comm_impl.h"
+#include "comm/run.h"
 
 typedef struct rules_text {
     const char *at;

@@ -175,14 +175,6 @@ tri_price tri_price_of_group(const tri_group *group)
     return price;
 }
 
-int tri_log_ceil(int ranks)
-{
-    int log = 0;
-    while ((INT64_C(1) << log) < ranks)
-        log++;
-    return log;
-}
-
 static const char *why_not(const tri_algorithm *algorithm, const tri_call *call)
 {
     return algorithm->cannot ? algorithm->cannot(call) : NULL;

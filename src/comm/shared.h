@@ -5,7 +5,7 @@
 #ifndef TRI_COMM_SHARED_H
 #define TRI_COMM_SHARED_H
 
-#include "comm/comm_impl.h"
+#include "comm/run.h"
 #include "net/region.h"
 
 /* One tri_group_alloc. Listed under comm->mutex; its fields do not change afterwards. */

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "base/events.h"
-#include "comm/comm_impl.h"
+#include "comm/call.h"
 
 void tri_moves_begin(tri_call *call)
 {
@@ -103,43 +103,6 @@ static void count_bytes(const tri_comm *comm)
     tri_counter_add(TRI_COUNT_RECEIVED_NBYTES, received);
 }
 
-static const char *known_name(const tri_comm *comm, uint64_t hash)
-{
-    for (size_t i = 0; i < TRI_COMM_NAMES_KEPT; i++) {
-        if (comm->names[i].hash == hash)
-            return comm->names[i].text;
-    }
-    return NULL;
-}
-
-void tri_call_describe(const tri_comm *comm, const tri_frame *frame, char text[192])
-{
-    tri_call_describe_as(frame, known_name(comm, frame->name), text);
-}
-
-void tri_call_describe_as(const tri_frame *frame, const char *name, char text[192])
-{
-    tri_comm_op op = (tri_comm_op)frame->op;
-    int at = snprintf(text, 192, "%s #%" PRIu64, tri_comm_op_name(op), frame->sequence);
-    if (op != TRI_COMM_BARRIER)
-        at += snprintf(text + at, (size_t)(192 - at), " %s x %" PRIu64, tri_dtype_name((tri_dtype)frame->dtype),
-                       frame->count);
-    uint32_t extra = frame->reduce >> 8;
-    if (op == TRI_COMM_ALL_REDUCE || op == TRI_COMM_REDUCE || op == TRI_COMM_REDUCE_SCATTER)
-        at += snprintf(text + at, (size_t)(192 - at), " %s", tri_reduce_name((tri_reduce_op)(frame->reduce & 0xff)));
-    if (tri_comm_has_root(op))
-        at += snprintf(text + at, (size_t)(192 - at), " root %" PRIu32, extra);
-    if (tri_comm_is_tree(op))
-        at += snprintf(text + at, (size_t)(192 - at), " over %" PRIu64 " leaves", UINT64_C(1) << (extra & 63));
-    if (frame->name) {
-        if (name && name[0])
-            at += snprintf(text + at, (size_t)(192 - at), " '%s'", name);
-        else
-            at += snprintf(text + at, (size_t)(192 - at), " named otherwise (hash %016" PRIx64 ")", frame->name);
-    }
-    (void)at;
-}
-
 /* An earlier collective of the call's group on this rank, if it is still known: the one of that number, or (0) the
  * latest that had a root. */
 static bool earlier_find(const tri_call *call, uint64_t sequence, tri_frame *own)
@@ -198,13 +161,13 @@ tri_status tri_call_mismatch(const tri_call *call, const tri_frame *found, const
     bool is_late = found->group == call->frame.group && found->sequence < call->frame.sequence;
     tri_call_describe(comm, is_late && earlier_find(call, found->sequence, &own) ? &own : &call->frame, mine);
     if (found->group != call->frame.group || found->generation != call->frame.generation) {
-        tri_call_describe_as(found, name ? name : known_name(comm, found->name), theirs);
+        tri_call_describe_as(found, name ? name : tri_known_name_find(comm, found->name), theirs);
         return tri_fail(TRI_EMISMATCH,
                         "ranks called different things: rank %d called %s in group %08" PRIx32
                         ", rank %d called %s in group %08" PRIx32,
                         comm->rank, mine, call->frame.group, culprit, theirs, found->group);
     }
-    tri_call_describe_as(found, name ? name : known_name(comm, found->name), theirs);
+    tri_call_describe_as(found, name ? name : tri_known_name_find(comm, found->name), theirs);
     if (strcmp(mine, theirs) != 0)
         return tri_fail(TRI_EMISMATCH, "ranks called different things: rank %d called %s, rank %d called %s",
                         comm->rank, mine, culprit, theirs);
@@ -373,41 +336,4 @@ tri_status tri_verb_exchange_reduce(tri_call *call, int to, const void *sent, in
     tri_moves_send(call, to, part, sent, tri_call_nbytes(call, send_count));
     tri_moves_receive_into(call, from, part, tri_call_nbytes(call, count), &sink);
     return tri_moves_run(call);
-}
-
-void *tri_call_keep(const tri_call *call, tri_keep what, size_t nbytes)
-{
-    tri_comm *comm = call->group->comm;
-    nbytes = nbytes ? nbytes : 1;
-    if (nbytes > comm->kept_nbytes[what]) {
-        void *larger = tri_alloc_bulk(nbytes);
-        if (!larger)
-            return NULL;
-        tri_free(comm->kept[what]);
-        comm->kept[what] = larger;
-        comm->kept_nbytes[what] = nbytes;
-    }
-    return comm->kept[what];
-}
-
-void *tri_call_scratch(const tri_call *call, size_t nbytes)
-{
-    return tri_call_keep(call, TRI_KEEP_SCRATCH, nbytes);
-}
-
-tri_dtype tri_call_adds_in(const tri_call *call)
-{
-    return call->dtype == TRI_F16 || call->dtype == TRI_BF16 ? TRI_F32 : call->dtype;
-}
-
-size_t tri_call_nbytes(const tri_call *call, int64_t count)
-{
-    return (size_t)count * tri_dtype_nbytes(call->dtype);
-}
-
-tri_status tri_call_finish(const tri_call *call, tri_dtype dtype, void *data, int64_t count)
-{
-    if (call->reduce != TRI_REDUCE_AVERAGE)
-        return TRI_OK;
-    return tri_reduce_divide(data, dtype, count, call->group->count);
 }

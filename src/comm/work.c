@@ -10,9 +10,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "comm/comm_impl.h"
 #include "comm/flight.h"
 #include "comm/report.h"
+#include "comm/run.h"
 
 /* Tells the others, then writes down what happened here. */
 static void tell_and_record(tri_comm *comm, tri_status cause)
@@ -142,29 +142,6 @@ static void work_append(tri_comm *comm, tri_work *work)
     atomic_fetch_add(&comm->queued, 1);
 }
 
-/* Different roots never have the same digest afterwards: the factor is odd. */
-static uint16_t roots_digest(uint16_t roots, int root)
-{
-    return (uint16_t)(roots * UINT32_C(40503) + (uint32_t)root + 1);
-}
-
-void tri_call_number(tri_call *call)
-{
-    tri_group *group = call->group;
-    if (call->sender)
-        return;
-    if (call->op == TRI_COMM_BATCH) {
-        tri_batch_number(call->batch);
-    } else if (call->op == TRI_COMM_SEND_RECV) {
-        call->frame.sequence = call->sends ? ++group->sent[call->root] : ++group->received[call->root];
-    } else {
-        if (tri_comm_has_root(call->op))
-            group->roots = roots_digest(group->roots, call->root);
-        call->frame.sequence = ++group->sequence;
-        call->frame.roots = group->roots;
-    }
-}
-
 static tri_status cause_of(const tri_comm *comm)
 {
     return tri_fail_copy(comm_failed(comm), comm->cause);
@@ -203,7 +180,10 @@ tri_status tri_work_submit(tri_call *call, tri_work **work)
     if (comm_failed(comm) != TRI_OK)
         return cause_of(comm);
     memcpy(call->name, call->group->name, sizeof(call->name));
-    tri_call_number(call);
+    if (call->op == TRI_COMM_BATCH)
+        tri_batch_number(call->batch);
+    else
+        tri_call_number(call);
     if (call->op != TRI_COMM_BATCH && call->op != TRI_COMM_SEND_RECV)
         call->priority = call->group->priority;
     /* Nothing of this caller's is queued, and calls come from one thread at a time: the order stays. */

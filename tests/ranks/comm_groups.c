@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include "comm/comm_impl.h"
+#include "comm/run.h"
 
 /* Sum of the members' world ranks. */
 static int64_t sum_over(spawn_rank *self, tri_group *group)

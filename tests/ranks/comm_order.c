@@ -17,7 +17,7 @@
 #include "base/memory.h"
 #include "base/rng.h"
 #include "base/runtime.h"
-#include "comm/comm_impl.h"
+#include "comm/run.h"
 
 #define CALLS_MAX 14 /* and their agreements: as many as the board of a simulated rank keeps */
 

@@ -9,7 +9,7 @@
 
 #include "base/memory.h"
 #include "base/rng.h"
-#include "comm/comm_impl.h"
+#include "comm/run.h"
 
 tri_status comm_spawn_try(spawn_rank *self, const char *order, const char *algorithm, tri_comm **out)
 {

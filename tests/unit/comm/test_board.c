@@ -9,8 +9,8 @@
 
 #include <cmocka.h>
 
-#include "comm/comm_impl.h"
 #include "comm/note.h"
+#include "comm/run.h"
 
 static tri_frame frame_of(uint64_t sequence)
 {

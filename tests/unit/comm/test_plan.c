@@ -2,7 +2,7 @@
  *
  * test_plan.c: plans over ranks: slots, order, reuse.
  */
-#include "comm/comm_impl.h"
+#include "comm/run.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

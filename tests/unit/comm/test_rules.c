@@ -2,7 +2,7 @@
  *
  * test_rules.c: the text of comm.algorithm: what it means, and what each mistake says.
  */
-#include "comm/comm_impl.h"
+#include "comm/run.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

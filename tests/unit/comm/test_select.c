@@ -2,7 +2,7 @@
  *
  * test_select.c: the choice of algorithms: by price, by rule, and what --explain says.
  */
-#include "comm/comm_impl.h"
+#include "comm/run.h"
 #include "ranks/comm_spawn.h"
 
 #include <setjmp.h>

@@ -2,7 +2,7 @@
  *
  * test_settings.c: options of section comm without a configuration: TRIREME_COMM, and words of a command line.
  */
-#include "comm/comm_impl.h"
+#include "comm/run.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
