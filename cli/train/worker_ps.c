@@ -67,10 +67,11 @@ static void back_tell(const tri_job *job, const char *folder, int64_t reached)
                 ", its newest checkpoint; the %" PRId64 " steps between are done again",
                 reached, job->step, reached > job->step ? reached - job->step : 0);
     else
-        tri_log(TRI_LOG_WARN,
-                "a parameter server was lost with what it held, and there is no checkpoint in %s yet: the run begins "
-                "again (checkpoint.every_steps or every_s makes some, ps.replicas 2 has a copy of everything)",
-                folder);
+        tri_log(
+            TRI_LOG_WARN,
+            "a parameter server was lost with what it held, and there is no checkpoint in %s yet: the run starts "
+            "again from step 0 (checkpoint.every_steps or every_s makes some, ps.replicas 2 has a copy of everything)",
+            folder);
 }
 
 static tri_status work(const ps_words *words, const tri_cluster *cluster, tri_ps_client *client, int64_t *reached)

@@ -39,7 +39,7 @@ tri_status tri_ps_client_note(tri_ps_client *client, ps_subject subject, int64_t
     tri_string_clear(&link->events);
     client->asked = &head;
     client->asked_body = note;
-    tri_ps_ask_anew(client, at.server);
+    tri_ps_ask_server(client, at.server);
     tri_status status = tri_ps_await(client, is_over, &at, "a note for the other workers");
     client->asked = NULL;
     if (status == TRI_OK && has_answered(&at)) {

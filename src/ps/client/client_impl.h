@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * client_impl.h: what a worker's client is made of: connections and the thread that turns them (client/connections.c),
- * questions and messages (client/client.c), and the blocks of a dense table (client/dense.c).
+ * questions to servers (client/requests.c), and the blocks of a dense table (client/dense.c).
  */
 #ifndef TRI_PS_CLIENT_IMPL_H
 #define TRI_PS_CLIENT_IMPL_H
@@ -119,7 +119,7 @@ struct tri_ps_dense {
     int state_index;
 };
 
-/* --- client/client.c; the mutex is held --- */
+/* --- client/requests.c; the mutex is held --- */
 void tri_ps_queue(tri_ps_client *client, int server, unsigned priority, const ps_head *head, const void *body);
 /* Waits for `done`; the mutex is held, and given up meanwhile. */
 tri_status tri_ps_await(tri_ps_client *client, bool (*done)(void *arg), void *arg, const char *what);
@@ -130,7 +130,7 @@ tri_status tri_ps_ask_all(tri_ps_client *client, ps_head head, const void *body,
  * count. */
 void tri_ps_ask_again(tri_ps_client *client, int server);
 /* The same, also to one that has. */
-void tri_ps_ask_anew(tri_ps_client *client, int server);
+void tri_ps_ask_server(tri_ps_client *client, int server);
 
 /* --- client/trace.c; the mutex is held --- */
 /* The clocks of all servers, into of[servers]. */

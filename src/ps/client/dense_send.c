@@ -282,7 +282,7 @@ static void given_resend(tri_ps_dense *dense, int server)
         if (dense->blocks[b].server == server)
             tri_ps_dense_block_give(dense, b);
     if (dense->client->asked)
-        tri_ps_ask_anew(dense->client, server);
+        tri_ps_ask_server(dense->client, server);
 }
 
 void tri_ps_dense_resend(tri_ps_dense *dense, int server)

@@ -57,11 +57,7 @@ typedef struct ps_chain {
 } ps_chain;
 
 void tri_ps_chain_init(struct tri_ps_server *server);
-/* The view is becoming `next`: which slots the backup has of those that are this server's then. */
-void tri_ps_chain_step(struct tri_ps_server *server, const ps_view *next);
 void tri_ps_chain_fini(struct tri_ps_server *server);
-/* Reaches the backup that the view wants. Called when a table is there, and when the view has changed. */
-tri_status tri_ps_chain_renew(struct tri_ps_server *server);
 /* The view has changed. */
 void tri_ps_chain_tell(struct tri_ps_server *server);
 /* A message of a worker that changes the state, before it is handled. */
@@ -71,10 +67,10 @@ void tri_ps_chain_say(struct tri_ps_server *server, const tri_message *message, 
 /* True: the answer is kept until the backup has all messages so far, or there is another. */
 bool tri_ps_chain_keep(struct tri_ps_server *server, struct ps_client_connection *client, unsigned priority,
                        const tri_message *message, const void *body, bool lasting);
+/* Sends the answers that wait for no more than this number of messages. */
+void tri_ps_chain_release(ps_chain *chain, uint64_t acknowledged);
 void tri_ps_chain_forget(struct tri_ps_server *server, const struct ps_client_connection *client);
 void tri_ps_chain_acknowledged(struct tri_ps_server *server, uint64_t messages);
-/* Gives the backup more of what it lacks; shares slots out when it has all. To be called after each turn. */
-tri_status tri_ps_chain_go_on(struct tri_ps_server *server);
 bool tri_ps_chain_is_busy(const struct tri_ps_server *server);
 /* The connection is gone: tri_ps_chain_suspect() follows. */
 void tri_ps_chain_lost(struct tri_ps_server *server);
@@ -83,9 +79,11 @@ void tri_ps_chain_alone(struct tri_ps_server *server);
 /* This server was taken for dead: others have given its answers, or will. */
 void tri_ps_chain_drop(struct tri_ps_server *server);
 
-/* --- replication/heartbeat.c --- */
-/* To be called after each turn: beats, and finds out who is silent. */
-tri_status tri_ps_beat(struct tri_ps_server *server);
+/* --- heartbeat.c --- */
+/* 0: there are none. */
+int64_t tri_ps_beat_ns(const struct tri_ps_server *server);
+/* A heartbeat to the backup. */
+void tri_ps_beat_send(struct tri_ps_server *server, int64_t now_ns);
 /* So often it must be called, at least. */
 int64_t tri_ps_beat_ms(const struct tri_ps_server *server, int64_t otherwise_ms);
 /* Nobody can have done without this server yet. False: a beat is on its way to the backup. */
@@ -95,9 +93,5 @@ void tri_ps_beat_acknowledged(ps_chain *chain);
 void tri_ps_beat_excuse(struct tri_ps_server *server, int64_t limit_ms);
 void tri_ps_beat_excused(const struct tri_ps_server *server, ps_quiet *quiet, const tri_connection *connection,
                          double limit_ms);
-
-/* --- replication/chain.c --- */
-/* A neighbour may be dead: finds out, and if so makes the view without it. */
-tri_status tri_ps_chain_suspect(struct tri_ps_server *server, int number);
 
 #endif

@@ -1,33 +1,33 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * heartbeat.c: signs of life between a server and its backup, and what silence means.
+ * heartbeat.c: heartbeats between a server and its backup, and the lease that they give.
  *
- * A server that is stopped, or whose host hangs, keeps its connections. It beats to its backup, which acknowledges; who
- * is silent for SILENT_BEATS is done without, by whoever has a copy of all that it has. The other side of it: a server
- * whose beats were not acknowledged for LEASE_BEATS does not know whether it is done without already, and tells nobody
- * anything until the next one is (tri_ps_chain_keep()). So what it tells was so when it was asked.
+ * A server that is stopped, or whose host hangs, keeps its connections. It beats to its backup, which acknowledges; a
+ * silent one is left out (suspicion.c). The other side of it: a server whose beats were not acknowledged for
+ * LEASE_BEATS does not know whether it was left out already, and answers nobody until the next one is
+ * (tri_ps_chain_keep()). So each answer was true when it was asked for.
  */
 #include "base/log.h"
+#include "ps/replication/chain.h"
+#include "ps/server/connection.h"
 #include "ps/server/kv.h"
-#include "ps/server/server_impl.h"
 
-#define SILENT_BEATS 5
-#define LEASE_BEATS  3
+#define LEASE_BEATS 3
 
-static int64_t beat_ns(const tri_ps_server *server)
+int64_t tri_ps_beat_ns(const tri_ps_server *server)
 {
     return server->setup.replicas > 1 ? server->setup.net->heartbeat_ms * TRI_NS_PER_MS : 0;
 }
 
 int64_t tri_ps_beat_ms(const tri_ps_server *server, int64_t otherwise_ms)
 {
-    int64_t half_ms = beat_ns(server) / TRI_NS_PER_MS / 2 + 1;
-    return beat_ns(server) > 0 && half_ms < otherwise_ms ? half_ms : otherwise_ms;
+    int64_t half_ms = tri_ps_beat_ns(server) / TRI_NS_PER_MS / 2 + 1;
+    return tri_ps_beat_ns(server) > 0 && half_ms < otherwise_ms ? half_ms : otherwise_ms;
 }
 
 /* --- the lease --- */
 
-static void beat_say(tri_ps_server *server, int64_t now_ns)
+void tri_ps_beat_send(tri_ps_server *server, int64_t now_ns)
 {
     ps_chain *chain = &server->chain;
     tri_message message = ps_head_write(&(ps_head){.kind = PS_BEAT});
@@ -41,11 +41,11 @@ static void beat_say(tri_ps_server *server, int64_t now_ns)
 bool tri_ps_beat_is_leased(tri_ps_server *server)
 {
     ps_chain *chain = &server->chain;
-    int64_t beat = beat_ns(server), now_ns = beat > 0 ? tri_now_ns() : 0, lease_ns = LEASE_BEATS * beat;
+    int64_t beat = tri_ps_beat_ns(server), now_ns = beat > 0 ? tri_now_ns() : 0, lease_ns = LEASE_BEATS * beat;
     if (beat == 0 || chain->is_giving || now_ns - chain->leased_ns < lease_ns)
         return true;
     if (chain->beat <= chain->acknowledged || now_ns - chain->beat_ns >= lease_ns)
-        beat_say(server, now_ns);
+        tri_ps_beat_send(server, now_ns);
     return false;
 }
 
@@ -53,59 +53,6 @@ void tri_ps_beat_acknowledged(ps_chain *chain)
 {
     if (chain->beat > 0 && chain->acknowledged >= chain->beat)
         chain->leased_ns = chain->beat_ns;
-}
-
-/* --- silence --- */
-
-/* Is all that another server has here too? Then nothing is lost without it. */
-static bool is_covered(const tri_ps_server *server, int number)
-{
-    for (int s = 0; s < PS_SLOTS; s++)
-        if (server->view.slots[s] == number &&
-            (ps_view_role(&server->view, server->setup.number, s) != PS_BACKUP || tri_ps_slot_lacks(server, s)))
-            return false;
-    return true;
-}
-
-/* True: it has been silent for too long. A pause of this server's own counts as one beat. */
-static bool is_silent(const tri_ps_server *server, ps_quiet *quiet, const tri_connection *connection, int64_t passed_ns)
-{
-    int64_t beat = beat_ns(server);
-    uint64_t heard = tri_connection_received(connection);
-    if (heard != quiet->heard)
-        *quiet = (ps_quiet){.heard = heard};
-    else
-        quiet->silent_ns += passed_ns < beat ? passed_ns : beat;
-    return quiet->silent_ns > quiet->excused_ns + SILENT_BEATS * beat;
-}
-
-static tri_status do_without(tri_ps_server *server, int number, int64_t silent_ns)
-{
-    ps_change change = {PS_WITHOUT, number};
-    tri_log(TRI_LOG_WARN, "server %d has been silent for %lld ms: its backup takes over", number,
-            (long long)(silent_ns / TRI_NS_PER_MS));
-    while (ps_view_has(&server->view, number) && is_covered(server, number))
-        TRI_TRY(tri_ps_view_make(server, &change));
-    return TRI_OK;
-}
-
-tri_status tri_ps_beat(tri_ps_server *server)
-{
-    ps_chain *chain = &server->chain;
-    int64_t beat = beat_ns(server), now_ns = beat > 0 ? tri_now_ns() : 0, passed_ns = now_ns - server->beat_look_ns;
-    if (beat == 0 || !server->setup.store || passed_ns < beat / 4)
-        return TRI_OK;
-    server->beat_look_ns = now_ns;
-    if (chain->connection && chain->beat <= chain->acknowledged && now_ns - chain->beat_ns >= beat)
-        beat_say(server, now_ns);
-    if (chain->connection && is_silent(server, &chain->quiet, chain->connection, passed_ns) &&
-        is_covered(server, chain->backup))
-        return do_without(server, chain->backup, chain->quiet.silent_ns);
-    for (ps_client_connection *client = server->clients; client; client = client->next)
-        if (client->server >= 0 && is_silent(server, &client->quiet, client->connection, passed_ns) &&
-            ps_view_has(&server->view, client->server) && is_covered(server, client->server))
-            return do_without(server, client->server, client->quiet.silent_ns); /* clients may have gone */
-    return TRI_OK;
 }
 
 /* --- long work --- */
@@ -119,7 +66,7 @@ static void excuse_say(tri_ps_server *server, tri_connection *connection, int64_
 
 void tri_ps_beat_excuse(tri_ps_server *server, int64_t limit_ms)
 {
-    if (beat_ns(server) == 0)
+    if (tri_ps_beat_ns(server) == 0)
         return;
     if (server->chain.connection && server->chain.acknowledged > 0) /* it knows whose connection this is */
         excuse_say(server, server->chain.connection, limit_ms);

@@ -12,7 +12,10 @@
 
 #include "base/log.h"
 #include "base/memory.h"
-#include "ps/server/server_impl.h"
+#include "ps/replication/chain.h"
+#include "ps/replication/replication.h"
+#include "ps/server/connection.h"
+#include "ps/server/dense.h"
 #include "ps/views.h"
 
 #define LOOK_NS TRI_NS_PER_S
@@ -101,11 +104,6 @@ void tri_ps_table_restored(const tri_ps_server *server, ps_table *table, const p
 }
 
 /* --- eras --- */
-
-tri_status tri_ps_era_fail(void)
-{
-    return tri_fail(TRI_EABORT, "a server was lost since: the run goes back to its newest checkpoint");
-}
 
 tri_status tri_ps_era_check(tri_ps_server *server, const ps_spec *spec)
 {

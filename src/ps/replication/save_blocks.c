@@ -12,8 +12,11 @@
 
 #include "base/log.h"
 #include "base/memory.h"
+#include "ps/replication/chain.h"
+#include "ps/replication/replication.h"
 #include "ps/replication/save.h"
-#include "ps/server/server_impl.h"
+#include "ps/server/connection.h"
+#include "ps/server/dense.h"
 
 /* Copied between two turns. */
 #define COPY_NBYTES ((int64_t)4 << 20)

@@ -13,6 +13,8 @@
 #include "base/memory.h"
 #include "base/yaml.h"
 #include "ps/pack.h"
+#include "ps/replication/chain.h"
+#include "ps/server/connection.h"
 #include "ps/server/kv.h"
 
 #define FILE_MAGIC "trirows1"

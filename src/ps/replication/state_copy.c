@@ -6,7 +6,8 @@
  */
 #include "base/memory.h"
 #include "ps/pack.h"
-#include "ps/server/server_impl.h"
+#include "ps/replication/replication.h"
+#include "ps/server/dense.h"
 
 static tri_status put_floats(tri_string *out, const float *values, int64_t count)
 {

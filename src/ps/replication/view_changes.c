@@ -6,8 +6,11 @@
 
 #include "base/log.h"
 #include "base/memory.h"
+#include "ps/replication/chain.h"
+#include "ps/replication/replication.h"
+#include "ps/server/connection.h"
+#include "ps/server/dense.h"
 #include "ps/server/kv.h"
-#include "ps/server/server_impl.h"
 #include "ps/views.h"
 
 tri_status tri_ps_reach(tri_ps_server *server, int number, int64_t limit_ms, tri_connection **connection)
@@ -145,7 +148,7 @@ static tri_status view_step(tri_ps_server *server, const ps_view *next)
 }
 
 /* This server comes back, with nothing. */
-static tri_status join_anew(tri_ps_server *server)
+static tri_status rejoin(tri_ps_server *server)
 {
     ps_view next = server->view;
     int number = server->setup.number;
@@ -175,7 +178,7 @@ static tri_status view_settle(tri_ps_server *server)
         tri_log(TRI_LOG_WARN, "view %llu excludes this server: it rejoins without its state",
                 (unsigned long long)view->version);
         tri_ps_chain_drop(server);
-        TRI_TRY(join_anew(server));
+        TRI_TRY(rejoin(server));
         for (int w = 0; w < server->setup.workers; w++) /* its answers went with the rest */
             if (server->workers[w])
                 tri_ps_connection_close(server, server->workers[w]);
@@ -218,7 +221,7 @@ tri_status tri_ps_view_make(tri_ps_server *server, const ps_change *change)
 tri_status tri_ps_server_return(tri_ps_server *server)
 {
     TRI_TRY(tri_ps_views_era(server->setup.store, 0, &server->era));
-    TRI_TRY(join_anew(server));
+    TRI_TRY(rejoin(server));
     return view_settle(server);
 }
 

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "ps/rpc/annotation.h"
-#include "ps/server/server_impl.h"
+#include "ps/server/connection.h"
 
 struct ps_note {
     int64_t tag;

@@ -12,12 +12,8 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "ps/server/server_impl.h"
-
-bool tri_ps_chooses(const ps_table *table)
-{
-    return table->consistency == PS_BSP && table->spec.ps.backup_workers > 0;
-}
+#include "ps/server/connection.h"
+#include "ps/server/dense.h"
 
 static bool is_chosen(const ps_table *table, int worker)
 {

@@ -12,7 +12,9 @@
 
 #include "base/memory.h"
 #include "kernel/kernel.h"
-#include "ps/server/server_impl.h"
+#include "ps/replication/replication.h"
+#include "ps/server/connection.h"
+#include "ps/server/dense.h"
 #include "ps/tables/coding_dense.h"
 
 static bool clips(const ps_table *table)

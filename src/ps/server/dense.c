@@ -10,7 +10,9 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "kernel/kernel.h"
-#include "ps/server/server_impl.h"
+#include "ps/replication/replication.h"
+#include "ps/server/connection.h"
+#include "ps/server/dense.h"
 #include "ps/tables/coding_dense.h"
 
 static void block_fini(ps_block *block, int workers)
@@ -127,7 +129,7 @@ static tri_status scratch_make(ps_table *table)
     return table->scratch ? TRI_OK : TRI_ENOMEM;
 }
 
-static tri_status table_fill_in(const tri_ps_server *server, ps_table *table)
+tri_status tri_ps_table_init(const tri_ps_server *server, ps_table *table)
 {
     const ps_spec *spec = &table->spec;
     size_t workers = (size_t)spec->workers;
@@ -153,49 +155,6 @@ static tri_status table_fill_in(const tri_ps_server *server, ps_table *table)
     if (tri_ps_is_coded(&spec->ps))
         TRI_TRY(scratch_make(table));
     return blocks_make(server, table);
-}
-
-tri_status tri_ps_table_make(tri_ps_server *server, const ps_client_connection *client, const char *text, size_t nbytes,
-                             ps_table **out)
-{
-    uint64_t hash = XXH3_64bits(text, nbytes);
-    for (int t = 0; t < server->table_count; t++)
-        if (server->tables[t]->text_hash == hash) {
-            *out = server->tables[t];
-            return TRI_OK;
-        }
-    if (server->table_count == PS_TABLES_MAX)
-        return tri_fail(TRI_ECONFIG, "there are %d tables already", PS_TABLES_MAX);
-    ps_table *table = tri_alloc_zero(1, sizeof(*table));
-    if (!table)
-        return TRI_ENOMEM;
-    tri_status status = tri_ps_spec_parse(text, nbytes, &table->spec);
-    if (status == TRI_OK)
-        status = tri_ps_era_check(server, &table->spec);
-    if (status == TRI_OK && table->spec.era > server->era)
-        tri_ps_era_begin(server, client, table->spec.era);
-    if (status == TRI_OK)
-        status = tri_string_append_bytes(&table->text, text, nbytes);
-    for (int t = 0; t < server->table_count && status == TRI_OK; t++)
-        if (strcmp(server->tables[t]->spec.name, table->spec.name) == 0)
-            status = tri_fail(TRI_EMISMATCH,
-                              "table '%s' is there already, with another description: workers of one job want the same "
-                              "configuration",
-                              table->spec.name);
-    if (status == TRI_OK)
-        status = table_fill_in(server, table);
-    if (status != TRI_OK) {
-        tri_ps_table_destroy(table);
-        return status;
-    }
-    table->text_hash = hash;
-    table->restored = server->restored && !server->goes_back;
-    table->number = server->table_count;
-    server->tables[server->table_count++] = table;
-    tri_log(TRI_LOG_INFO, "table '%s': %d of %d blocks, %s", table->spec.name, table->held, table->spec.cut_count,
-            ps_consistency_word(table->spec.ps.consistency));
-    *out = table;
-    return TRI_OK;
 }
 
 tri_status tri_ps_block_find(tri_ps_server *server, const ps_head *head, ps_table **table, ps_block **block)
@@ -255,22 +214,6 @@ tri_status tri_ps_table_given(const tri_ps_server *server, const ps_table *table
 tri_status tri_ps_block_serves(const ps_client_connection *client, const ps_table *table, const ps_block *block)
 {
     return client->server >= 0 || block->filled ? TRI_OK : block_is_empty(table, (int)(block - table->blocks));
-}
-
-void tri_ps_table_ready(const tri_ps_server *server, ps_table *table, const ps_head *head)
-{
-    if (table->ready)
-        return;
-    int64_t next_deal = table->next_deal;
-    table->ready = true;
-    table->tail_clock = head->clock;
-    table->next_deal = tri_ps_push_number(table, head->clock);
-    if (table->restored)
-        tri_ps_table_restored(server, table, head, next_deal);
-    for (int w = 0; w < table->spec.workers; w++) {
-        table->clocks[w] = table->clocks[w] == INT64_MAX || server->left[w] ? INT64_MAX : head->clock;
-        table->dealt[w] = -1;
-    }
 }
 
 /* Steps that the whole of what is here has taken. */
@@ -353,4 +296,9 @@ void tri_ps_block_move(const ps_table *table, ps_block *block, const float *sums
     const ps_cut *cut = cut_of(table, block);
     tri_optim_step_at(block->optim, figures, block->values, sums, cut->first, cut->count);
     block->clock++;
+}
+
+tri_status tri_ps_era_fail(void)
+{
+    return tri_fail(TRI_EABORT, "a server was lost since: the run goes back to its newest checkpoint");
 }

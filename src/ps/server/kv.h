@@ -92,10 +92,6 @@ typedef struct ps_kv {
 /* --- server/kv.c --- */
 tri_status tri_ps_kv_create(int workers, ps_kv **out);
 void tri_ps_kv_destroy(ps_kv *kv);
-/* A message about rows; statuses as those of all messages. */
-tri_status tri_ps_kv_message(tri_ps_server *server, ps_client_connection *client, const ps_head *head, void *body);
-/* The table that a message is about, NULL: there is none. */
-kv_table *tri_ps_kv_table_of(const ps_kv *kv, const ps_head *head);
 /* The client is going: nothing is kept for it. */
 void tri_ps_kv_forget(ps_kv *kv, const ps_client_connection *client);
 /* What is here of a slot means nothing any more. */
@@ -103,11 +99,14 @@ void tri_ps_kv_slot_drop(tri_ps_server *server, int slot);
 /* What tables a server has is known here, whose backup this is; and it has nothing in them. */
 void tri_ps_kv_told(tri_ps_server *server, int from);
 void tri_ps_kv_begin(tri_ps_server *server, int from);
+/* The server of these slots has nothing in this table. */
+void tri_ps_kv_slots_begin(const tri_ps_server *server, kv_table *table, int from);
 /* It has not been given what some table has in that slot, or may have. */
 bool tri_ps_kv_slot_lacks(const tri_ps_server *server, int slot);
-/* A message was answered with a failure that is the call's alone; or it is done. */
-tri_status tri_ps_kv_failed(ps_client_connection *client, const ps_head *head, tri_status status);
-void tri_ps_kv_done(ps_client_connection *client, uint64_t request, uint32_t table, int64_t clock);
+
+/* --- server/kv_messages.c --- */
+/* A message about rows; statuses as those of all messages. */
+tri_status tri_ps_kv_message(tri_ps_server *server, ps_client_connection *client, const ps_head *head, void *body);
 
 /* --- server/kv_rows.c --- */
 tri_status tri_ps_kv_rows(tri_ps_server *server, ps_client_connection *client, kv_table *table, const ps_head *head,
@@ -140,6 +139,11 @@ tri_status tri_ps_kv_stops_take(ps_kv *kv, const void *body, size_t nbytes);
 tri_status tri_ps_kv_left(tri_ps_server *server, int worker);
 
 /* --- server/kv_table.c --- */
+/* The table that a message is about, NULL: there is none. */
+kv_table *tri_ps_kv_table_of(const ps_kv *kv, const ps_head *head);
+/* A message was answered with a failure that is the call's alone; or it is done. */
+tri_status tri_ps_kv_failed(ps_client_connection *client, const ps_head *head, tri_status status);
+void tri_ps_kv_done(ps_client_connection *client, uint64_t request, uint32_t table, int64_t clock);
 tri_status tri_ps_kv_table_make(ps_kv *kv, const char *text, size_t nbytes, kv_table **out);
 void tri_ps_kv_table_destroy(kv_table *table);
 /* The slot has finished another step: rows that are due go. */

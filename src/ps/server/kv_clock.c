@@ -3,6 +3,8 @@
  * kv_clock.c: the steps of workers in tables of rows that are not bsp, barriers, and workers that leave.
  */
 #include "ps/pack.h"
+#include "ps/replication/chain.h"
+#include "ps/server/connection.h"
 #include "ps/server/kv.h"
 
 tri_status tri_ps_kv_clock(tri_ps_server *server, ps_client_connection *client, kv_table *table, const ps_head *head,

@@ -6,6 +6,7 @@
  * are looked at in the order in which they came.
  */
 #include "base/memory.h"
+#include "ps/server/connection.h"
 #include "ps/server/kv.h"
 
 /* --- whose slots --- */

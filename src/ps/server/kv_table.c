@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "base/memory.h"
+#include "ps/server/connection.h"
 
 static tri_status merge_find(const ps_kv *kv, kv_table *table)
 {
@@ -170,4 +171,26 @@ tri_status tri_ps_kv_clock_find(kv_table *table, int slot)
         TRI_TRY(tri_ps_kv_evict(table, slot));
     }
     return TRI_OK;
+}
+
+kv_table *tri_ps_kv_table_of(const ps_kv *kv, const ps_head *head)
+{
+    for (int t = 0; t < kv->table_count; t++)
+        if (kv->tables[t]->id == head->table)
+            return kv->tables[t];
+    return NULL;
+}
+
+tri_status tri_ps_kv_failed(ps_client_connection *client, const ps_head *head, tri_status status)
+{
+    ps_head answer = {
+        .kind = PS_KV_FAILED, .request = head->request, .extra = (double)status, .nbytes = strlen(tri_last_error())};
+    tri_ps_answer(client, &answer, tri_last_error(), false);
+    return TRI_OK;
+}
+
+void tri_ps_kv_done(ps_client_connection *client, uint64_t request, uint32_t table, int64_t clock)
+{
+    ps_head answer = {.kind = PS_KV_DONE, .request = request, .table = table, .clock = clock};
+    tri_ps_answer(client, &answer, NULL, false);
 }

@@ -4,17 +4,14 @@
  */
 #include "base/events.h"
 #include "base/log.h"
+#include "ps/replication/chain.h"
+#include "ps/replication/replication.h"
 #include "ps/rpc/annotation.h"
+#include "ps/server/connection.h"
+#include "ps/server/dense.h"
 #include "ps/server/kv.h"
-#include "ps/server/server_impl.h"
 
 typedef tri_status (*message_fn)(tri_ps_server *server, ps_client_connection *client, const ps_head *head, void *body);
-
-bool tri_ps_backs(const tri_ps_server *server, const ps_client_connection *client, int slot)
-{
-    return server->view.slots[slot] == client->server &&
-           ps_view_role(&server->view, server->setup.number, slot) == PS_BACKUP;
-}
 
 /* Another server has this one as its backup: what was here for others than workers comes again. */
 static tri_status neighbour_hello(tri_ps_server *server, ps_client_connection *client, const ps_head *head)

@@ -11,211 +11,22 @@
 #include "base/events.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "ps/replication/chain.h"
+#include "ps/replication/replication.h"
+#include "ps/server/connection.h"
+#include "ps/server/dense.h"
 #include "ps/server/kv.h"
-#include "ps/server/server_impl.h"
 
-/* For how long, and how much, one who is refused may still speak. */
-#define HEAR_MS           1000
+/* How much one who is refused may still speak. */
 #define HEAR_LIMIT_NBYTES (UINT64_C(1) << 20)
-
-/* What lies here for one client before it is not read from any more. */
-#define OWED_LIMIT_NBYTES ((size_t)32 << 20)
-/* And of answers that have to be sent: so few that their memory, which is used again and again, stays in the cache.
- * What waits for other workers is not among them: who is not read from then might be the one that is waited for. */
-#define UNSENT_LIMIT_NBYTES ((size_t)1 << 20)
-
-/* --- answers --- */
-
-/* Values that stay as they are until the client says more need no copy. */
-static void sent_nothing(void *arg, tri_status status)
-{
-    (void)arg;
-    (void)status;
-}
-
-void tri_ps_end_with(tri_ps_server *server, tri_status status)
-{
-    if (status == TRI_OK || server->status != TRI_OK)
-        return;
-    server->status = status;
-    snprintf(server->message, sizeof(server->message), "%s", tri_last_error());
-}
-
-bool tri_ps_concerns_all(tri_ps_server *server, tri_status status)
-{
-    bool does = status == TRI_ENOMEM || status == TRI_ENUMERIC || status == TRI_EINTERNAL;
-    if (does)
-        tri_ps_end_with(server, status);
-    return does;
-}
-
-/* One that cannot be sent would be waited for without end. */
-void tri_ps_answer_send(ps_client_connection *client, unsigned priority, const tri_message *message, const void *body,
-                        bool lasting)
-{
-    tri_counter_add(TRI_COUNT_SERVED_NBYTES, message->nbytes);
-    (void)tri_ps_concerns_all(client->of, tri_connection_send(client->connection, priority, message, body,
-                                                              lasting ? sent_nothing : NULL, NULL));
-}
-
-void tri_ps_answer(ps_client_connection *client, const ps_head *head, const void *body, bool lasting)
-{
-    tri_message message = ps_head_write(head);
-    if (client->server >= 0) /* the server that forwards answers itself */
-        return;
-    tri_ps_trace_answered(client, head);
-    /* What the next step reads first goes first. */
-    unsigned priority = head->kind == PS_VALUES ? (unsigned)(INT32_MAX - (int32_t)head->block) : (unsigned)INT32_MAX;
-    if (!tri_ps_chain_keep(client->of, client, priority, &message, body, lasting))
-        tri_ps_answer_send(client, priority, &message, body, lasting);
-}
-
-/* As soon as too much lies here for it, until half of that is gone. */
-static void connection_pause(ps_client_connection *client)
-{
-    size_t part = client->is_paused ? 2 : 1;
-    bool paused = client->owed > OWED_LIMIT_NBYTES / part || client->unsent > UNSENT_LIMIT_NBYTES / part;
-    if (paused != client->is_paused)
-        tri_connection_pause(client->connection, paused);
-    client->is_paused = paused;
-}
-
-void tri_ps_connection_bytes_add(ps_client_connection *client, size_t nbytes)
-{
-    if (client->server >= 0) /* its messages are the backup's to keep up with */
-        return;
-    client->owed += nbytes;
-    connection_pause(client);
-}
-
-void tri_ps_connection_bytes_sub(ps_client_connection *client, size_t nbytes)
-{
-    if (client->server >= 0)
-        return;
-    client->owed -= nbytes;
-    connection_pause(client);
-}
-
-/* Answers of this length are many when there are any: their memory is not given back to the system in between. */
-#define SPARE_LEAST_NBYTES ((size_t)64 << 10)
-#define SPARE_MOST_NBYTES  ((size_t)1 << 20)
-
-void *tri_ps_answer_room(tri_ps_server *server, size_t nbytes)
-{
-    for (int i = 0; i < PS_SPARES && nbytes >= SPARE_LEAST_NBYTES; i++) {
-        ps_spare *spare = &server->spares[i];
-        if (spare->nbytes != nbytes)
-            continue;
-        spare->nbytes = 0;
-        return spare->memory;
-    }
-    return tri_alloc(nbytes);
-}
-
-/* In place of a smaller one, or of none. */
-static void room_give_back(tri_ps_server *server, void *memory, size_t nbytes)
-{
-    ps_spare *least = &server->spares[0];
-    for (int i = 1; i < PS_SPARES; i++)
-        if (server->spares[i].nbytes < least->nbytes)
-            least = &server->spares[i];
-    if (nbytes < SPARE_LEAST_NBYTES || nbytes > SPARE_MOST_NBYTES || least->nbytes >= nbytes) {
-        tri_free(memory);
-        return;
-    }
-    if (least->nbytes > 0)
-        tri_free(least->memory);
-    *least = (ps_spare){memory, nbytes};
-}
-
-typedef struct pending_reply {
-    tri_ps_server *server;
-    ps_client_connection *client; /* may be gone where the message was not sent */
-    void *body;
-    size_t nbytes;
-} pending_reply;
-
-static void pending_reply_sent(void *arg, tri_status status)
-{
-    pending_reply *sent = arg;
-    if (status == TRI_OK) {
-        sent->client->unsent -= sent->nbytes;
-        tri_ps_connection_bytes_sub(sent->client, sent->nbytes);
-    }
-    room_give_back(sent->server, sent->body, sent->nbytes);
-    tri_free(sent);
-}
-
-tri_status tri_ps_answer_take(ps_client_connection *client, const ps_head *head, void *body)
-{
-    tri_message message = ps_head_write(head);
-    tri_ps_trace_answered(client, head);
-    if (client->server >= 0 || tri_ps_chain_keep(client->of, client, (unsigned)INT32_MAX, &message, body, false)) {
-        tri_free(body);
-        return TRI_OK;
-    }
-    pending_reply *sent = tri_alloc(sizeof(*sent));
-    if (sent) {
-        *sent = (pending_reply){client->of, client, body, head->nbytes};
-        client->unsent += head->nbytes;
-        tri_counter_add(TRI_COUNT_SERVED_NBYTES, head->nbytes);
-        tri_ps_connection_bytes_add(client, head->nbytes);
-        if (tri_connection_send(client->connection, (unsigned)INT32_MAX, &message, body, pending_reply_sent, sent) ==
-            TRI_OK)
-            return TRI_OK;
-    }
-    tri_free(sent);
-    tri_free(body);
-    return TRI_ENOMEM;
-}
-
-void tri_ps_answer_plain(ps_client_connection *client, ps_kind kind, uint64_t request, uint32_t table, int64_t clock)
-{
-    ps_head head = {.kind = kind, .request = request, .table = table, .clock = clock};
-    tri_ps_answer(client, &head, NULL, false);
-}
 
 /* --- clients --- */
 
-static void room_leave(ps_client_connection *client)
+/* The connection is going: nothing may refer to it any more. */
+static void client_forget(tri_ps_server *server, const ps_client_connection *client)
 {
-    if (client->sum)
-        (void)ps_sum_leave(client->sum, client->part, client->room);
-    client->sum = NULL;
-}
-
-void tri_ps_connection_remove(tri_ps_server *server, ps_client_connection *client)
-{
-    room_leave(client);
-    server->refused -= client->closes_ns > 0;
     tri_ps_kv_forget(server->kv, client);
     tri_ps_chain_forget(server, client);
-    if (client->server < 0 && client->number >= 0 && server->workers[client->number] == client)
-        server->workers[client->number] = NULL;
-    for (ps_client_connection **at = &server->clients; *at; at = &(*at)->next)
-        if (*at == client) {
-            *at = client->next;
-            break;
-        }
-    tri_vector_fini(&client->asked);
-    tri_free(client);
-}
-
-void tri_ps_connection_close(tri_ps_server *server, ps_client_connection *client)
-{
-    tri_connection *connection = client->connection;
-    tri_ps_connection_remove(server, client);
-    tri_connection_data_set(connection, NULL);
-    tri_connection_close(connection);
-}
-
-void tri_ps_rooms_leave(tri_ps_server *server, const ps_block *block)
-{
-    for (ps_client_connection *client = server->clients, *next; client; client = next) {
-        next = client->next;
-        if (client->sum == &block->sum)
-            tri_ps_connection_close(server, client);
-    }
 }
 
 static bool on_opened(void *arg, tri_connection *connection)
@@ -257,20 +68,6 @@ static void on_closed(void *arg, tri_connection *connection, const char *why)
 }
 
 /* --- messages --- */
-
-/* Tells a client why; it is not listened to any more, and loses its connection when it has had time to hear. */
-void tri_ps_refuse(tri_ps_server *server, ps_client_connection *client, tri_status status)
-{
-    char why[TRI_ERROR_NBYTES];
-    snprintf(why, sizeof(why), "%s", tri_last_error());
-    (void)tri_ps_concerns_all(server, status);
-    tri_log(TRI_LOG_WARN, "refused %s (worker %d): %s", tri_connection_peer(client->connection), client->number, why);
-    ps_head head = {.kind = PS_REFUSED, .extra = (double)status, .nbytes = strlen(why)};
-    tri_ps_answer(client, &head, why, false);
-    room_leave(client);
-    server->refused += client->closes_ns == 0;
-    client->closes_ns = tri_deadline_after_ms(HEAR_MS);
-}
 
 static void refused_sweep(tri_ps_server *server)
 {
@@ -374,7 +171,7 @@ static void follow(tri_ps_server *server, tri_connection *connection, ps_head *h
     if (status != TRI_OK && !tri_ps_concerns_all(server, status))
         tri_log(TRI_LOG_WARN, "a message of kind %d that server %d has forwarded: %s", (int)head->kind, client->server,
                 tri_last_error());
-    room_leave(client);
+    tri_ps_room_leave(client);
     ps_head answer = {.kind = PS_ACK, .request = ++client->heard};
     tri_message message = ps_head_write(&answer);
     tri_ps_answer_send(client, 0, &message, NULL, false);
@@ -427,7 +224,7 @@ static bool on_message(void *arg, tri_connection *connection, const tri_message 
         client->is_stalled = elsewhere; /* nothing that comes behind may overtake it */
     }
     if (elsewhere) {
-        room_leave(client);
+        tri_ps_room_leave(client);
         ps_head moved = {.kind = PS_MOVED,
                          .flags = PS_FLAG_REFUSED,
                          .request = head.request,
@@ -457,6 +254,7 @@ tri_status tri_ps_server_open(const tri_ps_server_setup *setup, tri_ps_server **
     if (!server)
         return TRI_ENOMEM;
     server->setup = *setup;
+    server->forget = client_forget;
     tri_ps_chain_init(server);
     server->workers = tri_alloc_zero((size_t)setup->workers, sizeof(ps_client_connection *));
     server->left = tri_alloc_zero((size_t)setup->workers, sizeof(bool));
@@ -532,12 +330,6 @@ tri_status tri_ps_server_run(tri_ps_server *server)
     }
     tri_ps_leave_tell(server);
     return TRI_OK;
-}
-
-void tri_ps_server_stop(tri_ps_server *server)
-{
-    atomic_store(&server->stop, true);
-    tri_endpoint_wake(server->endpoint);
 }
 
 void tri_ps_server_close(tri_ps_server *server)

@@ -10,7 +10,9 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "ps/server/server_impl.h"
+#include "ps/replication/replication.h"
+#include "ps/server/connection.h"
+#include "ps/server/dense.h"
 #include "ps/tables/coding_dense.h"
 
 /* Of a pull that has to wait: this, and the flags it came with. */

@@ -9,7 +9,7 @@
 
 #include "base/events.h"
 #include "ps/rpc/operation_record.h"
-#include "ps/server/server_impl.h"
+#include "ps/server/connection.h"
 
 #define EVENTS_MOST 65536 /* of the ring */
 
