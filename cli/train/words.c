@@ -69,16 +69,17 @@ static tri_status folder_settle(const char *flag, const char **folder, const cha
     return folder_check(flag, path);
 }
 
-/* The run that is resumed comes here from its URL. Ranks of a launcher find it here, but for those of other hosts. */
+/* The run that is resumed comes here from its URL, once on a host: ranks find what their launcher, or the first of
+ * them, has fetched. */
 static tri_status run_fetch(const tri_train_words *words)
 {
     char path[1300];
+    tri_cluster_place place;
     if (!words->resume || words->resume == words->resume_given)
         return TRI_OK;
-    snprintf(path, sizeof(path), "%s/config.yaml", words->resume);
-    if (tri_train_is_started() && tri_fs_exists(path))
-        return TRI_OK;
-    TRI_TRY_IN(tri_mirror_pull_files(words->resume, NULL), "--resume");
+    TRI_TRY(tri_cluster_detect(NULL, NULL, &place));
+    const bool has_launcher = strncmp(place.started_by, "trireme", strlen("trireme")) == 0;
+    TRI_TRY_IN(tri_mirror_pull_files(words->resume, NULL, has_launcher || place.rank != 0), "--resume");
     snprintf(path, sizeof(path), "%s/checkpoints", words->resume);
     TRI_TRY_IN(tri_mirror_pull_newest(path), "--resume");
     return TRI_OK;

@@ -50,7 +50,7 @@ bool tri_checkpoint_is_others(const char *folder, const char *run_folder)
 
 tri_status tri_checkpoint_own(const char *folder, const char *run_folder)
 {
-    TRI_TRY(tri_mirror_pull_files(folder, MARK));
+    TRI_TRY(tri_mirror_pull_files(folder, MARK, false));
     if (tri_checkpoint_is_others(folder, run_folder)) {
         char *owner = owner_of(folder);
         tri_status status = tri_fail(TRI_ECONFIG,

@@ -117,6 +117,16 @@ static void lock_wait(const copy *one, int kind)
     }
 }
 
+tri_status tri_cache_lock(const char *path, int *fd)
+{
+    copy one = {.folder = (char *)(uintptr_t)path, .lock = (char *)(uintptr_t)path, .fd = -1};
+    *fd = -1;
+    TRI_TRY(lock_open(&one));
+    lock_wait(&one, LOCK_EX);
+    *fd = one.fd;
+    return TRI_OK;
+}
+
 /* --- room --- */
 
 typedef struct old_copy {
@@ -190,7 +200,7 @@ static tri_status room_make(const tri_storage *storage, const copy *one)
         status = tri_fail(TRI_ECONFIG,
                           "storage.cache_bytes: want room for %" PRIu64 " bytes of %.300s beside %" PRIu64
                           " that are in use, got %" PRIu64,
-                          one->nbytes, storage->url, sum, most);
+                          one->nbytes, storage->label, sum, most);
     tri_vector_fini(&olds);
     tri_free(root);
     return status;
@@ -200,7 +210,7 @@ static tri_status room_make(const tri_storage *storage, const copy *one)
 
 static tri_status mark_write(const tri_storage *storage, const copy *one)
 {
-    char *text = tri_format("%" PRIu64 " %s\n", one->nbytes, storage->url);
+    char *text = tri_format("%" PRIu64 " %s\n", one->nbytes, storage->label);
     tri_status status = text != NULL ? tri_fs_write_swap(one->mark, text, strlen(text)) : TRI_ENOMEM;
     tri_free(text);
     return status;
@@ -213,11 +223,11 @@ static tri_status fill(tri_storage *storage, const tri_vector *entries, const co
     const bool is_one = entries->count == 1 && first->name[0] == 0;
     TRI_TRY(room_make(storage, one));
     TRI_TRY(tri_fs_make_folder(one->folder));
-    tri_log(TRI_LOG_DEBUG, "%s: fetching %zu files, %" PRIu64 " bytes", storage->url, entries->count, one->nbytes);
+    tri_log(TRI_LOG_DEBUG, "%s: fetching %zu files, %" PRIu64 " bytes", storage->label, entries->count, one->nbytes);
     TRI_TRY(is_one ? tri_storage_download(storage, entries->items, 1, one->folder, strrchr(one->path, '/') + 1)
                    : tri_storage_download(storage, entries->items, entries->count, one->path, ""));
     TRI_TRY(mark_write(storage, one));
-    tri_log(TRI_LOG_INFO, "%s: %zu %s, %.1f MB in %.1f s, are in %s", storage->url, entries->count,
+    tri_log(TRI_LOG_INFO, "%s: %zu %s, %.1f MB in %.1f s, are in %s", storage->label, entries->count,
             entries->count == 1 ? "file" : "files", (double)one->nbytes / 1e6, (double)(tri_now_ns() - begin_ns) / 1e9,
             one->path);
     return TRI_OK;
@@ -266,7 +276,7 @@ static tri_status find(tri_storage *storage, tri_vector *entries)
     TRI_TRY(tri_storage_list(storage, entries));
     return entries->count > 0
                ? TRI_OK
-               : tri_fail(TRI_ENOTFOUND, "%.400s: there is no such object, and none below it", storage->url);
+               : tri_fail(TRI_ENOTFOUND, "%.400s: there is no such object, and none below it", storage->label);
 }
 
 tri_status tri_cache_place(const char *place, void (*choose)(tri_vector *entries), char **path)

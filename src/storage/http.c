@@ -22,14 +22,6 @@ static void http_close(tri_storage *storage)
     tri_requester_close(storage->state);
 }
 
-/* A URL without what may be a secret in it. */
-static char *label_of(const char *url)
-{
-    const char *host = strstr(url, "://") + 3, *at = memchr(host, '@', strcspn(host, "/"));
-    const char *rest = at != NULL ? at + 1 : host;
-    return tri_format("%.*s%.*s", (int)(host - url), url, (int)strcspn(rest, "?"), rest);
-}
-
 static tri_status fail(const tri_request *request)
 {
     const long http = request->http;
@@ -46,15 +38,14 @@ static tri_status fail(const tri_request *request)
 
 static tri_status ask(tri_storage *storage, const char *name, tri_request *request)
 {
-    char *url = tri_storage_name_url(storage, name), *label = url != NULL ? label_of(url) : NULL;
+    char *url = tri_storage_name_url(storage, name);
     request->url = url;
-    request->label = label;
+    request->label = storage->label;
     request->follows = true;
-    tri_status status = label != NULL ? tri_request_send(storage->state, request) : TRI_ENOMEM;
+    tri_status status = url != NULL ? tri_request_send(storage->state, request) : TRI_ENOMEM;
     if (status == TRI_OK && (request->http < 200 || request->http >= 300))
         status = fail(request);
     tri_free(url);
-    tri_free(label);
     return status;
 }
 
@@ -65,7 +56,7 @@ static tri_status http_stat(tri_storage *storage, const char *name, tri_storage_
     tri_status status = ask(storage, name, &request);
     if (status == TRI_OK && !tri_request_reply(&request, "content-length", length, sizeof(length)))
         status =
-            tri_fail(TRI_EUNSUPPORTED, "%.300s: the server does not say how many bytes the file has", storage->url);
+            tri_fail(TRI_EUNSUPPORTED, "%.300s: the server does not say how many bytes the file has", storage->label);
     if (status == TRI_OK)
         entry->nbytes = strtoull(length, NULL, 10);
     if (status == TRI_OK)
@@ -91,7 +82,7 @@ static tri_status http_read(tri_storage *storage, const tri_storage_entry *entry
     if (status == TRI_OK)
         status = ask(storage, entry->name, &request);
     if (status == TRI_OK && nbytes < entry->nbytes && request.http != 206)
-        status = tri_fail(TRI_EUNSUPPORTED, "%.300s: the server gives no ranges of files", storage->url);
+        status = tri_fail(TRI_EUNSUPPORTED, "%.300s: the server gives no ranges of files", storage->label);
     tri_request_fini(&request);
     return status;
 }
@@ -106,7 +97,7 @@ static tri_status http_open(tri_storage *storage)
 {
     return tri_fail(TRI_EUNSUPPORTED,
                     "%.300s: this build has no libcurl (apt-get install libcurl4-openssl-dev, build again)",
-                    storage->url);
+                    storage->label);
 }
 
 static void http_close(tri_storage *storage)

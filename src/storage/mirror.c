@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/fs.h"
 #include "base/log.h"
@@ -173,31 +174,79 @@ tri_status tri_mirror_has_run(const char *folder, bool *has)
 
 /* --- down --- */
 
-tri_status tri_mirror_pull_files(const char *folder, const char *name)
+/* The URL of a folder, opened, while no other process fetches what is there. */
+static tri_status pull_begin(const char *folder, tri_storage **storage, int *fd)
 {
-    tri_storage *storage = NULL;
-    tri_vector entries = {0};
+    *fd = -1;
+    TRI_TRY(mirror_open(folder, storage));
+    if (*storage == NULL)
+        return TRI_OK;
+    char *lock = tri_format("%s/.pull.lock", folder);
+    tri_status status = lock != NULL ? tri_fs_make_folder(folder) : TRI_ENOMEM;
+    if (status == TRI_OK)
+        status = tri_cache_lock(lock, fd);
+    tri_free(lock);
+    return status;
+}
+
+static void pull_end(tri_storage *storage, int fd)
+{
+    tri_storage_close(storage);
+    if (fd >= 0)
+        close(fd);
+}
+
+/* Leaves the files that are to be fetched. */
+static void files_choose(const char *folder, const char *name, bool missing, tri_vector *entries)
+{
     size_t kept = 0;
-    tri_status status = mirror_open(folder, &storage);
-    if (storage != NULL)
-        status = tri_storage_list(storage, &entries);
-    for (size_t i = 0; i < entries.count; i++) {
-        tri_storage_entry *entry = tri_vector_at(&entries, i);
-        bool wanted = name != NULL ? strcmp(entry->name, name) == 0 : strchr(entry->name, '/') == NULL;
+    for (size_t i = 0; i < entries->count; i++) {
+        tri_storage_entry *entry = tri_vector_at(entries, i);
         char *path = tri_format("%s/%s", folder, entry->name);
-        if (status == TRI_OK && wanted)
-            status = path != NULL ? tri_fs_remove(path) : TRI_ENOMEM; /* else it might be taken for the same */
-        tri_free(path);
-        if (wanted)
-            *(tri_storage_entry *)tri_vector_at(&entries, kept++) = *entry;
+        bool wanted = name != NULL ? strcmp(entry->name, name) == 0 : strchr(entry->name, '/') == NULL;
+        if (wanted && !(missing && path != NULL && tri_fs_exists(path)))
+            *(tri_storage_entry *)tri_vector_at(entries, kept++) = *entry;
         else
             tri_free(entry->name);
+        tri_free(path);
     }
-    entries.count = entries.count > 0 ? kept : 0;
+    entries->count = kept;
+}
+
+/* Whoever reads them meanwhile has the old ones or the new ones. */
+static tri_status files_fetch(tri_storage *storage, const char *folder, const tri_vector *entries)
+{
+    char *hidden = tri_format("%s/.pull.tmp", folder);
+    tri_status status = hidden != NULL ? tri_fs_remove(hidden) : TRI_ENOMEM;
+    if (status == TRI_OK)
+        status = tri_storage_download(storage, entries->items, entries->count, hidden, "");
+    for (size_t i = 0; i < entries->count && status == TRI_OK; i++) {
+        const char *name = ((tri_storage_entry *)tri_vector_at(entries, i))->name;
+        char *from = tri_format("%s/%s", hidden, name), *to = tri_format("%s/%s", folder, name);
+        status = from != NULL && to != NULL ? tri_fs_rename(from, to) : TRI_ENOMEM;
+        tri_free(from);
+        tri_free(to);
+    }
+    if (status == TRI_OK)
+        status = tri_fs_remove(hidden);
+    tri_free(hidden);
+    return status;
+}
+
+tri_status tri_mirror_pull_files(const char *folder, const char *name, bool missing)
+{
+    tri_storage *storage = NULL;
+    tri_vector entries = {.each = sizeof(tri_storage_entry)};
+    int fd;
+    tri_status status = pull_begin(folder, &storage, &fd);
+    if (storage != NULL && status == TRI_OK)
+        status = tri_storage_list(storage, &entries);
+    if (status == TRI_OK)
+        files_choose(folder, name, missing, &entries);
     if (status == TRI_OK && entries.count > 0)
-        status = tri_storage_download(storage, entries.items, entries.count, folder, "");
+        status = files_fetch(storage, folder, &entries);
     tri_storage_entries_free(&entries);
-    tri_storage_close(storage);
+    pull_end(storage, fd);
     return status;
 }
 
@@ -287,7 +336,8 @@ tri_status tri_mirror_pull_newest(const char *folder)
 {
     tri_storage *storage = NULL;
     steps found = {0};
-    tri_status status = mirror_open(folder, &storage);
+    int fd;
+    tri_status status = pull_begin(folder, &storage, &fd);
     if (storage != NULL && status == TRI_OK) {
         status = steps_find(storage, &found);
         if (status == TRI_OK)
@@ -298,7 +348,7 @@ tri_status tri_mirror_pull_newest(const char *folder)
             status = newest_fetch(storage, folder, &found);
     }
     steps_fini(&found);
-    tri_storage_close(storage);
+    pull_end(storage, fd);
     return status;
 }
 
@@ -451,7 +501,8 @@ tri_status tri_mirror_push(const char *checkpoint, int64_t keep, int64_t keep_ev
     if (storage != NULL)
         status = step_send(storage, folder, slash + 1);
     if (storage != NULL && status == TRI_OK && prune(storage, step_of(name, &rest), keep, keep_every) != TRI_OK)
-        tri_log(TRI_LOG_WARN, "%s: old checkpoints stay: %s", storage->url, tri_last_error()); /* saved all the same */
+        tri_log(TRI_LOG_WARN, "%s: old checkpoints stay: %s", storage->label,
+                tri_last_error()); /* saved all the same */
     tri_storage_close(storage);
     tri_free(folder);
     tri_free(name);

@@ -52,7 +52,7 @@ static tri_status place_read(tri_storage *storage, s3 *store)
     static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_";
     if (length < 1 || length >= sizeof(store->bucket) || strspn(storage->place, letters) != length)
         return tri_fail(TRI_ECONFIG, "%.300s: want s3://BUCKET/PREFIX, a bucket of letters, digits, . - _",
-                        storage->url);
+                        storage->label);
     snprintf(store->bucket, sizeof(store->bucket), "%.*s", (int)length, storage->place);
     store->prefix = slash != NULL ? slash + 1 : "";
     return TRI_OK;
@@ -262,7 +262,7 @@ static tri_status s3_stat(tri_storage *storage, const char *name, tri_storage_en
     char *key = key_of(storage, name), length[32];
     if (key == NULL || key[0] == 0) {
         tri_free(key);
-        return tri_fail(TRI_ENOTFOUND, "%.300s: names a bucket, no object", storage->url);
+        return tri_fail(TRI_ENOTFOUND, "%.300s: names a bucket, no object", storage->label);
     }
     tri_status status = call_make(storage, "HEAD", key, "", &one);
     if (status == TRI_OK)
@@ -343,7 +343,7 @@ static tri_status s3_list(tri_storage *storage, tri_vector *entries)
     for (size_t i = 0; i < entries->count && status == TRI_OK; i++) {
         const char *key = ((tri_storage_entry *)tri_vector_at(entries, i))->name;
         if (strncmp(key, prefix, strlen(prefix)) != 0)
-            status = tri_fail(TRI_EFORMAT, "%.300s: a list with '%.200s'", storage->url, key);
+            status = tri_fail(TRI_EFORMAT, "%.300s: a list with '%.200s'", storage->label, key);
     }
     if (status == TRI_OK)
         names_cut(entries, strlen(prefix));
@@ -544,7 +544,7 @@ static tri_status s3_open(tri_storage *storage)
         TRI_EUNSUPPORTED,
         "%.300s: this build has no libcurl or no expat (apt-get install libcurl4-openssl-dev libexpat1-dev, "
         "build again)",
-        storage->url);
+        storage->label);
 }
 
 static void s3_close(tri_storage *storage)

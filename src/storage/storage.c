@@ -43,6 +43,14 @@ tri_storage_config tri_storage_configured(void)
     return config;
 }
 
+static char *label_make(const char *url)
+{
+    const char *host = strstr(url, "://") + 3, *at = memchr(host, '@', strcspn(host, "/"));
+    const char *rest = at != NULL ? at + 1 : host;
+    const size_t length = strncmp(url, "http", 4) == 0 ? strcspn(rest, "?") : strlen(rest);
+    return tri_format("%.*s%.*s", (int)(host - url), url, (int)length, rest);
+}
+
 tri_status tri_storage_open(const char *url, tri_storage **out)
 {
     const size_t length = strcspn(url, ":");
@@ -65,6 +73,8 @@ tri_status tri_storage_open(const char *url, tri_storage **out)
          nbytes > length + 4 && storage->url[nbytes - 1] == '/'; nbytes--)
         storage->url[nbytes - 1] = storage->place[strlen(storage->place) - 1] = '\0';
     if (status == TRI_OK)
+        status = (storage->label = label_make(storage->url)) != NULL ? TRI_OK : TRI_ENOMEM;
+    if (status == TRI_OK)
         status = ops->open(storage);
     if (status != TRI_OK) {
         tri_storage_close(storage);
@@ -80,6 +90,7 @@ void tri_storage_close(tri_storage *storage)
         return;
     storage->ops->close(storage);
     tri_free(storage->url);
+    tri_free(storage->label);
     tri_free(storage->place);
     tri_free(storage->endpoint);
     tri_free(storage);
@@ -92,7 +103,7 @@ char *tri_storage_name_url(const tri_storage *storage, const char *name)
 
 static tri_status lacks(const tri_storage *storage, const char *what)
 {
-    return tri_fail(TRI_ECONFIG, "%.400s: %s:// %s: want s3:// or a local path", storage->url, storage->ops->scheme,
+    return tri_fail(TRI_ECONFIG, "%.400s: %s:// %s: want s3:// or a local path", storage->label, storage->ops->scheme,
                     what);
 }
 
@@ -139,7 +150,7 @@ tri_status tri_storage_list(tri_storage *storage, tri_vector *entries)
     for (size_t i = 0; i < entries->count; i++) {
         const char *name = ((tri_storage_entry *)tri_vector_at(entries, i))->name;
         if (!tri_storage_name_is_safe(name))
-            return tri_fail(TRI_EFORMAT, "%.300s: '%.200s' cannot be the name of a file", storage->url, name);
+            return tri_fail(TRI_EFORMAT, "%.300s: '%.200s' cannot be the name of a file", storage->label, name);
     }
     if (entries->count > 0)
         qsort(entries->items, entries->count, sizeof(tri_storage_entry), by_name);

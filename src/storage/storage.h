@@ -76,8 +76,9 @@ tri_status tri_mirror_folder(const char *place, char **folder);
 char *tri_mirror_url(const char *path);
 /* Whether there is a run at the URL: metrics.jsonl, or a checkpoint. */
 tri_status tri_mirror_has_run(const char *folder, bool *has);
-/* The files of a run's folder, or this one of them, become those of the URL. */
-tri_status tri_mirror_pull_files(const char *folder, const char *name);
+/* The files of a run's folder, or this one of them, become those of the URL; `missing`: only those that are not there,
+ * since other processes read the rest. */
+tri_status tri_mirror_pull_files(const char *folder, const char *name, bool missing);
 /* The newest checkpoint of a folder becomes that of the URL; those that the URL does not have go. */
 tri_status tri_mirror_pull_newest(const char *folder);
 /* Uploads a checkpoint, behind the files of its run's folder; manifest.json last. Then removes checkpoints that do not

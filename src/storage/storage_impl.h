@@ -32,6 +32,7 @@ typedef struct tri_storage_ops {
 struct tri_storage {
     const tri_storage_ops *ops;
     char *url;      /* as it was given, without a / at its end */
+    char *label;    /* the same for messages and logs: without a password, and without a query, which may be signed */
     char *place;    /* what is behind scheme:// */
     void *state;    /* of the row */
     char *endpoint; /* tells servers apart that have the same names; may be NULL */

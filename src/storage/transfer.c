@@ -190,7 +190,7 @@ static tri_status content_check(tri_storage *storage, const tri_storage_entry *e
     if (md5 == NULL || strcmp(hex, entry->etag) == 0)
         return TRI_OK;
     TRI_TRY(tri_storage_stat(storage, entry->name, &known));
-    return known.has_md5 ? tri_fail(TRI_EIO, "%.300s/%.200s: damaged on its way: want MD5 %s, got %s", storage->url,
+    return known.has_md5 ? tri_fail(TRI_EIO, "%.300s/%.200s: damaged on its way: want MD5 %s, got %s", storage->label,
                                     entry->name, entry->etag, hex)
                          : TRI_OK;
 }

@@ -14,12 +14,14 @@ import pathlib
 import random
 import shutil
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
 import threading
 import time
 import unittest
+import zlib
 
 TEST_STORAGE = str(pathlib.Path(sys.argv.pop(2)).resolve()) if len(sys.argv) > 2 else "unit_storage_test_storage"
 
@@ -44,6 +46,17 @@ def table(path):
             file.write(",".join(f"{x:.4f}" for x in row) + (",yes\n" if row[0] + row[1] > 0 else ",no\n"))
 
 
+def png(least):
+    """8 x 8 pixels."""
+    rows = b"".join(b"\0" + bytes(random.randrange(least, least + 100) for _ in range(24)) for _ in range(8))
+
+    def chunk(name, data):
+        return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+
+    head = struct.pack(">IIBBBBB", 8, 8, 8, 2, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b"")
+
+
 def weights(out):
     lines = [line for line in out.splitlines() if line.startswith("weights: ")]
     return lines[-1] if lines else out
@@ -56,6 +69,11 @@ class Storage(unittest.TestCase):
         (cls.server.folder / "bucket" / "data").mkdir()
         for name in ("t.csv", "table.csv"):
             table(cls.server.folder / "bucket" / "data" / name)
+        for folder, count in (("images", 12), ("more images", 4)):
+            for i in range(count):
+                path = cls.server.folder / "bucket" / "data" / folder / ("cat", "dög & co")[i % 2] / f"{i}.png"
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(png(100 * (i % 2)))
 
     @classmethod
     def tearDownClass(cls):
@@ -115,6 +133,18 @@ class Storage(unittest.TestCase):
         self.assertTrue({"config.yaml", "metrics.jsonl", "ledger", "manifest.json", "model.safetensors", "rank-0.log"} <= names, names)
         self.assertFalse({"lock", ".storage", "launcher.journal"} & names, names)
 
+    def test_a_folder_of_images_and_a_part_of_its_own(self):
+        bucket = self.server.folder / "bucket"
+        words = ("model.name=mlp", "train.batch=8", "train.epochs=1", "train.threads=1", "train.shards=4")
+        (self.folder / "i.yaml").write_text("model: {hidden: [4]}\n")
+        ends = set()
+        for place in (bucket, "s3://bucket"):
+            code, out = self.run_program("train", "i.yaml", *words, f"data.path={place}/data/images", f"data.test={place}/data/more images",
+                                         "--out", f"images-{len(ends)}")
+            self.assertEqual(code, 0, out)
+            ends.add(weights(out))
+        self.assertEqual(len(ends), 1, out)
+
     def test_another_host_reads_and_resumes(self):
         wanted = self.local_weights()
         code, out = self.run_program("train", "c.yaml", "--out", "s3://bucket/host/run", "train.steps=15", "-n", "2",
@@ -167,6 +197,10 @@ class Storage(unittest.TestCase):
         self.assertEqual((code, weights(out)), (0, wanted), out)
         code, out = self.run_program("train", "c.yaml", "--out", "run2", f"data.path={base}/none.csv")
         self.assertIn(f"data.path: {base}/none.csv: HTTP 404: the server has no such file", out)
+        signed = base.replace("//", "//user:word@") + "/t.csv?X-Amz-Signature=feed"
+        code, out = self.run_program("data", "inspect", signed)
+        self.assertEqual(code, 0, out)
+        self.assertNotRegex(out, "word@|feed")
         server.shutdown()
         server.server_close()
 
