@@ -44,7 +44,7 @@ static bool word_is(const char *word, const char *name, int *index)
 static tri_status kind_find(const char *word, const tri_device_ops **ops, int *index)
 {
     if (strcmp(word, "auto") == 0)
-        word = "cpu";
+        word = TRI_AUTO_DEVICE;
     for (size_t i = 0; i < TRI_COUNT_OF(kinds); i++)
         if (word_is(word, kinds[i]->name, index)) {
             *ops = kinds[i];

@@ -45,7 +45,7 @@ struct tri_device {
     void *state; /* the kind's own */
 };
 
-/* word: "auto" (the host, until a kind that is faster has rows here), or the name of a kind, with ":N" the N-th device
+/* word: "auto" (what TRI_AUTO_DEVICE of the build names), or the name of a kind, with ":N" the N-th device
  * of it. TRI_ECONFIG: this build has no such kind; TRI_EUNSUPPORTED: this machine has none. */
 tri_status tri_device_open(const char *word, tri_device **out);
 /* All its memory is free by then. NULL is fine. */

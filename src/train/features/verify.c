@@ -33,10 +33,11 @@
 typedef struct verify_state {
     int64_t every;     /* steps; 0: nothing is compared */
     uint64_t *digests; /* [tiles of the store] */
-    int64_t drops;     /* of all copies */
-    int64_t repairs;   /* of what is here */
-    int64_t compared;  /* the step before which all were alike last */
-    int in_a_row;      /* repairs of this step */
+    tri_device_view weights;
+    int64_t drops;    /* of all copies */
+    int64_t repairs;  /* of what is here */
+    int64_t compared; /* the step before which all were alike last */
+    int in_a_row;     /* repairs of this step */
 } verify_state;
 
 static verify_state *verify_of(const tri_job *job)
@@ -101,13 +102,17 @@ static tri_status form(tri_job *job)
         return TRI_OK;
     size_t tiles = (size_t)(tri_params_held(job->params) / TILE_COUNT + 1);
     verify->digests = tri_alloc_zero(tiles, sizeof(uint64_t));
-    return verify->digests ? TRI_OK : TRI_ENOMEM;
+    if (!verify->digests)
+        return TRI_ENOMEM;
+    return tri_device_view_open(&verify->weights, job->device, job->params->values,
+                                (size_t)tri_params_held(job->params) * sizeof(float));
 }
 
 static void part(tri_job *job)
 {
     verify_state *verify = verify_of(job);
     tri_free(verify->digests);
+    tri_device_view_close(&verify->weights);
     verify->digests = NULL;
     verify->every = 0;
 }
@@ -142,18 +147,15 @@ static uint64_t digest_of(const tri_job *job, const float *values, int64_t count
 
 /* This rank's part of the sums that are zero where all replicas are the same: of half a hash each, so that the sums of
  * two billion ranks fit. */
-static tri_status figures_make(tri_job *job, int64_t figures[2])
+static void figures_make(const tri_job *job, int64_t figures[2])
 {
     tri_group *group = replicas_of(job, 0);
-    tri_device_view view;
-    TRI_TRY(tri_device_view_open(&view, job->params->device, job->params->values,
-                                 (size_t)tri_params_held(job->params) * sizeof(float)));
-    uint64_t digest = digest_of(job, view.host, tri_params_held(job->params));
-    tri_device_view_close(&view);
+    const tri_device_view *view = &verify_of(job)->weights;
+    tri_device_view_read(view);
+    uint64_t digest = digest_of(job, view->host, tri_params_held(job->params));
     int64_t factor = tri_group_rank(group) == 0 ? tri_group_count(group) - 1 : -1;
     figures[0] = factor * (int64_t)(digest & UINT32_MAX);
     figures[1] = factor * (int64_t)(digest >> 32);
-    return TRI_OK;
 }
 
 static tri_status control_put(tri_job *job, tri_control *own)
@@ -162,7 +164,8 @@ static tri_status control_put(tri_job *job, tri_control *own)
     if (verify->every == 0 || job->step % verify->every != 0)
         return TRI_OK;
     TRI_TRY(tri_job_settle(job));
-    return figures_make(job, own->weights);
+    figures_make(job, own->weights);
+    return TRI_OK;
 }
 
 static void control_read(tri_job *job, const tri_control *sum)
@@ -526,7 +529,7 @@ static tri_status verify_now(tri_job *job)
     if (verify->every == 0)
         return TRI_OK;
     TRI_TRY(tri_job_settle(job));
-    TRI_TRY(figures_make(job, figures));
+    figures_make(job, figures);
     tri_group_name_next(job->group, "replicas");
     tri_status status = tri_all_reduce(job->group, figures, figures, 2, TRI_I64, TRI_REDUCE_SUM, NULL);
     tri_group_name_next(job->group, "");

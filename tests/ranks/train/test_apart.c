@@ -153,7 +153,7 @@ static void a_checkpoint_of_another_layout_is_one_clear_error(void **state)
     train_outcome outcome =
         train_threads(&(train_case){.config = conv, .overrides = on.items, .resume = RUN_FOLDER, .world = 3});
     assert_true(outcome.status != TRI_OK);
-    if (!strstr(outcome.message, "parallel.sync diloco goes on with the ranks it had (model.from takes weights alone)"))
+    if (!strstr(outcome.message, "parallel.sync diloco resumes with the ranks it had (model.from takes weights alone)"))
         fail_msg("%s", outcome.message);
     outcome = train_threads(&(train_case){.config = conv, .resume = RUN_FOLDER, .world = 2});
     assert_int_equal(outcome.status, TRI_EFORMAT);

@@ -147,17 +147,23 @@ static bool step_from_zero(tri_job *job)
     for (int64_t i = ignored_below; i < BATCH; i++)
         for (int64_t t = 1; t < TOKENS; t++, counted++)
             share[(t * t + 1) % CLASSES]++;
-    memset(job->params->values, 0, (size_t)job->params->count * sizeof(float));
+    const size_t nbytes = (size_t)job->params->count * sizeof(float);
+    tri_device_fill(job->device, job->params->values, 0, nbytes);
     tri_status status = tri_job_step(job, &done);
+    tri_device_view view;
+    if (tri_device_view_open(&view, job->device, job->params->values, nbytes) != TRI_OK)
+        return false;
+    const float *values = view.host;
     const tri_param *bias = &job->params->entries[job->params->entry_count - 1];
-    const float *tail = job->sync->grads[0] + job->params->count;
+    const float *tail = job->sync->tail;
     bool right = status == TRI_OK && (double)tail[TRI_TAIL_WEIGHT] == counted && bias->count == CLASSES &&
                  job->rates.tokens == TOKENS;
     for (int c = 0; c < CLASSES && counted > 0; c++)
-        right = right && fabs((double)job->params->values[bias->first + c] - share[c] / counted + 1.0 / CLASSES) < 1e-6;
+        right = right && fabs((double)values[bias->first + c] - share[c] / counted + 1.0 / CLASSES) < 1e-6;
     right = right && (counted > 0 ? fabs(job->record.loss - log(CLASSES)) < 1e-6 : isnan(job->record.loss));
     for (int64_t i = 0; i < job->params->count; i++)
-        right = right && isfinite(job->params->values[i]) && (counted > 0 || job->params->values[i] == 0);
+        right = right && isfinite(values[i]) && (counted > 0 || values[i] == 0);
+    tri_device_view_close(&view);
     return right;
 }
 
@@ -443,7 +449,9 @@ static void rates_of_tokens_and_operations_follow_from_samples(void **state)
 
 static void statistics_spoil(tri_job *job)
 {
-    job->params->values[tri_params_find(job->params, "bn1.running_mean")->first] = NAN;
+    const float nan = NAN;
+    tri_device_from_host(job->device, job->params->values + tri_params_find(job->params, "bn1.running_mean")->first,
+                         &nan, sizeof(nan));
 }
 
 /* Training is by statistics of the batch: only the evaluation sees it. */

@@ -18,14 +18,14 @@
 
 static const char mlp[] = "model: {name: mlp, hidden: [256, 256, 256, 256]}\n"
                           "data: {name: synthetic, synthetic_count: 64, synthetic_width: 256}\n"
-                          "train: {batch: 32, shards: 8, steps: 1, seed: 7, threads: 1}\n"
+                          "train: {batch: 32, shards: 8, steps: 1, seed: 7, threads: 1, device: cpu}\n"
                           "optim: {lr: 0.05, momentum: 0.9}\n"
                           "parallel: {bucket_kib: 256}\n";
 
 static const char gpt[] = "model: {name: gpt2, n_layer: 4, n_head: 2, n_embd: 160}\n"
                           "data: {name: synthetic, synthetic_tokens: true, classes: 64, synthetic_count: 64, "
                           "synthetic_width: 64}\n"
-                          "train: {batch: 32, shards: 16, steps: 1, seed: 7, threads: 1}\n"
+                          "train: {batch: 32, shards: 16, steps: 1, seed: 7, threads: 1, device: cpu}\n"
                           "optim: {name: adamw, lr: 0.01}\n"
                           "parallel: {bucket_kib: 64}\n";
 

@@ -201,9 +201,12 @@ static void values_move(const tri_job *job, float *kept, bool back)
     for (int a = 0; a < count; a++) {
         size_t nbytes = (size_t)job->params->count * sizeof(float);
         float *here = kept + a * job->params->count;
-        memcpy(back ? arrays[a] : here, back ? here : arrays[a], nbytes);
-        if (!back)
-            memset(arrays[a], 0x5a, nbytes);
+        if (back) {
+            tri_device_from_host(job->device, arrays[a], here, nbytes);
+            continue;
+        }
+        tri_device_to_host(job->device, here, arrays[a], nbytes);
+        tri_device_fill(job->device, arrays[a], 0x5a, nbytes);
     }
 }
 

@@ -60,14 +60,15 @@ static void bit_flip(tri_job *job)
     if (!now)
         return;
     assert_int_equal(tri_job_settle(job), TRI_OK);
-    uint32_t bits;
+    uint32_t bits = 0;
     uint64_t at = 2;
     float *value = NULL;
-    while (!value || *value == 0) /* not in a gap */
+    while (bits << 1 == 0) { /* not in a gap */
         value = values + tri_rng_below(rng, at++, (uint64_t)(flip.array == 0 ? count : tri_optim_count(job->optim)));
-    memcpy(&bits, value, sizeof(bits));
+        tri_device_to_host(job->device, &bits, value, sizeof(bits));
+    }
     bits ^= 1u << tri_rng_below(rng, 1, 32);
-    memcpy(value, &bits, sizeof(bits));
+    tri_device_from_host(job->device, value, &bits, sizeof(bits));
 }
 
 static uint64_t repairs_of(const train_case *test, train_outcome *outcome)
@@ -208,8 +209,12 @@ static void hundreds_of_flips_leave_no_trace(void **state)
 static tri_status flip_late(void *arg, const tri_gradient *gradient)
 {
     tri_job *job = arg;
-    if (gradient->step == job->steps - 1 && job->rank == 1)
-        job->params->values[3] += 1;
+    float value;
+    if (gradient->step == job->steps - 1 && job->rank == 1) {
+        tri_device_to_host(job->device, &value, job->params->values + 3, sizeof(value));
+        value += 1;
+        tri_device_from_host(job->device, job->params->values + 3, &value, sizeof(value));
+    }
     return TRI_OK;
 }
 

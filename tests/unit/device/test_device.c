@@ -25,7 +25,6 @@ static void devices_are_opened_by_their_words(void **state)
         const char *kind, *says;
         int index;
     } rows[] = {
-        {"auto", TRI_OK, "cpu", NULL, 0},
         {"cpu", TRI_OK, "cpu", NULL, 0},
         {"fake", TRI_OK, "fake", NULL, 0},
         {"fake:3", TRI_OK, "fake", NULL, 3},
