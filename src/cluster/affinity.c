@@ -6,7 +6,7 @@
 #include <sched.h>
 #include <string.h>
 
-#include "cluster/launch_impl.h"
+#include "cluster/launch_parts.h"
 
 #define CPU_LIMIT 8192
 

@@ -14,7 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "cluster/launch_impl.h"
+#include "cluster/launch_parts.h"
 
 extern char **environ;
 

@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "base/fs.h"
-#include "cluster/launch_impl.h"
+#include "cluster/launch_parts.h"
 
 #define AT_ONCE   64
 #define ENDING_MS 5

@@ -173,22 +173,6 @@ static tri_status write_token(int fd, const char *token)
     return TRI_OK;
 }
 
-tri_status tri_launch_files_open(launch_rank *rank, bool again)
-{
-    for (int i = 0; i < 2; i++) {
-        launch_stream *stream = &rank->streams[i];
-        struct stat info = {0};
-
-        stream->fd = open(rank->paths[i], O_RDONLY | O_CLOEXEC | O_CREAT | (again ? O_TRUNC : 0), 0666);
-        if (stream->fd >= 0 && fstat(stream->fd, &info) == 0 && stream->at > info.st_size)
-            stream->at = info.st_size; /* somebody has cut it */
-        if (stream->fd < 0 || lseek(stream->fd, (off_t)stream->at, SEEK_SET) < 0)
-            return tri_fail(TRI_EIO, "%s: cannot open: %s", rank->paths[i], strerror(errno));
-        stream->follows = true;
-    }
-    return TRI_OK;
-}
-
 /* Where the process reads and writes. */
 typedef struct child_ends {
     int input[2], output[2], errors[2], go[2];
@@ -202,20 +186,6 @@ static void ends_close(child_ends *ends)
         if (*all[i] >= 0)
             close(*all[i]);
     }
-}
-
-tri_status tri_launch_pipe(int ends[2], int flags, const char *whose)
-{
-    struct rlimit files;
-
-    if (pipe2(ends, flags) == 0)
-        return TRI_OK;
-    if (errno != EMFILE || getrlimit(RLIMIT_NOFILE, &files) != 0)
-        return tri_fail(TRI_EIO, "%s: no pipe: %s", whose, strerror(errno));
-    return tri_fail(TRI_EIO,
-                    "%s: no pipe: this process may have no more than %llu files open: a larger limit before it is "
-                    "started, such as ulimit -n %llu, as far as the administrator's goes",
-                    whose, (unsigned long long)files.rlim_cur, 2ULL * files.rlim_cur);
 }
 
 static tri_status pipes_make(launch_rank *rank, child_ends *ends)

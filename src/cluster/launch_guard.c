@@ -16,7 +16,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "cluster/launch_impl.h"
+#include "cluster/launch_parts.h"
 
 typedef struct raw_entry {
     uint64_t inode;

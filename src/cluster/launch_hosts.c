@@ -16,7 +16,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "cluster/launch_impl.h"
+#include "cluster/launch_parts.h"
 
 #define HOST_LIMIT  65536
 #define SETTINGS_MS 10000 /* `ssh -G` runs commands that its configuration names */
@@ -128,17 +128,6 @@ tri_status tri_launch_hosts_parse(const char *text, size_t nbytes, const char *o
     if (hosts->count == 0)
         return tri_fail(TRI_ECONFIG, "%s: want lines '[user@]host [slots=N] [port=N]', got no host", origin);
     return TRI_OK;
-}
-
-tri_status tri_launch_quote(tri_string *out, const char *text)
-{
-    TRI_TRY(tri_string_append(out, "'"));
-    for (const char *quote; (quote = strchr(text, '\'')) != NULL; text = quote + 1) {
-        TRI_TRY(tri_string_append_bytes(out, text, (size_t)(quote - text)));
-        TRI_TRY(tri_string_append(out, "'\\''"));
-    }
-    TRI_TRY(tri_string_append(out, text));
-    return tri_string_append(out, "'");
 }
 
 /* What ssh's configuration calls the host: "hostname 10.0.0.7" of `ssh -G`. */

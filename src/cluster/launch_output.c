@@ -11,6 +11,7 @@
 #include <jansson.h>
 #include <limits.h>
 #include <poll.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -270,4 +271,38 @@ void tri_launch_stream_close(launch_stream *stream)
         close(stream->fd);
     stream->fd = -1;
     tri_string_fini(&stream->line);
+}
+
+/* The same as an object a line: without "trireme: " and the newline. */
+static void note_object(launch *job, const char *format, va_list args)
+{
+    static const char ours[] = "trireme: ";
+    char line[1200];
+    vsnprintf(line, sizeof line, format, args);
+    line[strcspn(line, "\n")] = 0;
+    const char *text = strncmp(line, ours, strlen(ours)) == 0 ? line + strlen(ours) : line;
+    if (tri_log_object(&job->sinks[1].pending, TRI_LOG_WARN, -1, "launcher", text) == TRI_OK)
+        (void)tri_string_append(&job->sinks[1].pending, "\n");
+}
+
+void tri_launch_say(launch *job, const char *format, ...)
+{
+    va_list args;
+
+    if (job->quiet || job->sinks[1].broken)
+        return;
+    va_start(args, format);
+    if (tri_log_format_now() == TRI_LOG_JSON)
+        note_object(job, format, args);
+    else
+        tri_string_appendv(&job->sinks[1].pending, format, args);
+    va_end(args);
+}
+
+void tri_launch_fail(launch *job, tri_status status)
+{
+    if (job->status != TRI_OK || status == TRI_OK)
+        return;
+    job->status = status;
+    snprintf(job->message, sizeof job->message, "%s", tri_last_error());
 }

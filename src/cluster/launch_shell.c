@@ -12,7 +12,7 @@
 
 #include "base/fs.h"
 #include "cluster/environment.h"
-#include "cluster/launch_impl.h"
+#include "cluster/launch_parts.h"
 
 #define HOSTS_FILE_LIMIT (16u << 20)
 
@@ -129,4 +129,15 @@ void tri_launch_shell_settings(const tri_launch_config *config, const char *host
 const char *tri_launch_shell_name(const tri_launch_config *config)
 {
     return is_slurm(config) ? "srun" : config->ssh;
+}
+
+tri_status tri_launch_quote(tri_string *out, const char *text)
+{
+    TRI_TRY(tri_string_append(out, "'"));
+    for (const char *quote; (quote = strchr(text, '\'')) != NULL; text = quote + 1) {
+        TRI_TRY(tri_string_append_bytes(out, text, (size_t)(quote - text)));
+        TRI_TRY(tri_string_append(out, "'\\''"));
+    }
+    TRI_TRY(tri_string_append(out, text));
+    return tri_string_append(out, "'");
 }
