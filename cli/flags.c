@@ -184,6 +184,8 @@ static const char *hint_of(tri_status status, const char *message)
             return local_hint;
         if (strstr(message, "s3://") || strstr(message, "AWS_") || strstr(message, "HTTP "))
             return NULL; /* no option would help */
+        if (strstr(message, "cannot open for reading") || strstr(message, "No such file"))
+            return NULL;
         snprintf(help, sizeof(help), "'trireme %s --help' lists every option%s",
                  given_command ? given_command->name : "COMMAND", trains ? " with its bounds" : "");
         return help;

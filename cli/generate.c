@@ -33,7 +33,7 @@ static const tri_flag flags[] = {
      "stop; answers are lines in the same order; - is standard input",
      &given.batch},
     {"--max-tokens", "N", "tokens to generate at most (default 128)", &given.max_tokens},
-    {"--temperature", "T", "0: always the likeliest token; below 1 bolder, above 1 wilder (default 1)",
+    {"--temperature", "T", "0: greedy; below 1: more conservative; above 1: more random (default 1)",
      &given.temperature},
     {"--top-k", "K", "draw from the K likeliest tokens alone (default 0: from all)", &given.top_k},
     {"--top-p", "P", "draw from the fewest tokens that have probability P together (default 1: from all)",

@@ -24,7 +24,7 @@ static const tri_flag flags[] = {
     {"--threads", "N", "threads of each rank (default: cores divided by local ranks)", &given.threads},
     {"--no-bind", NULL, "do not give each rank cores of its own", &given.no_bind},
     {"--no-prefix", NULL, "do not put '[rank] ' before each line of output", &given.no_prefix},
-    {"--grace", "SECONDS", "time between asking the others to stop and killing them", &given.grace_s},
+    {"--grace", "SECONDS", "time between SIGTERM and SIGKILL when the other processes have to stop", &given.grace_s},
     {"--log", "FOLDER", "also write rank-N.log there", &given.log},
 };
 

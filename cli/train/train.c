@@ -40,12 +40,10 @@ static const tri_flag flags[] = {
      "300; 0: they are killed with it)",
      &given.alone_s},
     {"--grace", "SECONDS",
-     "with --elastic: between SIGTERM to a worker and its SIGKILL (a spot instance, a pod); one whose step takes "
-     "longer leaves at once, 2 s before (default: nobody kills it)",
+     "with --elastic: time between SIGTERM and SIGKILL (a spot instance, a pod); a worker that cannot finish its "
+     "step leaves 2 s before it ends (default: nobody kills it)",
      &given.grace_s},
-    {"--attach", "RUN",
-     "be the launcher of this run, whose own one was killed while its workers go on; as if the command were given "
-     "again",
+    {"--attach", "RUN", "take over a running job whose launcher died, as if the command were given again",
      &given.attach},
     {"--store", "URL",
      "with --elastic: where workers meet, etcd[s]://host:port[,host:port "

@@ -21,7 +21,10 @@ tri_status tri_infer_input(const tri_op_desc *desc, int i, int min_dims, int max
     char thing[32], wanted[48];
     snprintf(thing, sizeof thing, "input %d", i);
     if (shape.ndim < min_dims || shape.ndim > max_dims) {
-        snprintf(wanted, sizeof wanted, "%d to %d dimensions", min_dims, max_dims);
+        if (min_dims == max_dims)
+            snprintf(wanted, sizeof wanted, "%d dimensions", min_dims);
+        else
+            snprintf(wanted, sizeof wanted, "%d to %d dimensions", min_dims, max_dims);
         return tri_infer_fail(desc, wanted, thing, shape);
     }
     int64_t count = 1;

@@ -37,6 +37,8 @@ tri_value tri_model_add(tri_model *model, const tri_build *build);
 bool tri_model_number(tri_model *model, const char *kind, uint64_t *number);
 /* Keeps the first failure; returns -1. */
 tri_value tri_model_fail(tri_model *model, tri_status status);
+/* x if it has samples [H, W, C], which the op needs; else -1 and the failure stays in the model. */
+tri_value tri_model_image(tri_model *model, tri_op op, tri_value x);
 /* The value's row, or NULL when there is no such value or the model has failed. */
 const tri_value_spec *tri_model_value(const tri_model *model, tri_value value);
 /* Shape of one sample with a batch of one in front. */

@@ -62,6 +62,16 @@ const tri_value_spec *tri_model_value(const tri_model *model, tri_value value)
     return tri_vector_at(&model->values, (size_t)value);
 }
 
+tri_value tri_model_image(tri_model *model, tri_op op, tri_value x)
+{
+    const tri_value_spec *spec = tri_model_value(model, x);
+    char text[96];
+    if (!spec || spec->sample.ndim == 3)
+        return x;
+    return tri_model_fail(model, tri_fail(TRI_EINVAL, "%s needs an image sample [H, W, C], got %s", tri_op_name(op),
+                                          tri_shape_print(spec->sample, text)));
+}
+
 tri_shape tri_shape_batched(tri_shape sample, int64_t rows)
 {
     tri_shape shape = {.ndim = sample.ndim + 1, .dim = {rows}};

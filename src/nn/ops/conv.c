@@ -22,7 +22,7 @@ tri_value tri_conv(tri_model *model, tri_value x, tri_conv_options options)
         .op = TRI_OP_CONV,
         .attr = {.groups = options.groups, .relu = options.relu, .bias = !options.no_bias, .units = options.channels},
         .input_count = 1,
-        .input = {x},
+        .input = {tri_model_image(model, TRI_OP_CONV, x)},
         .kind = "conv",
         .name = options.name,
         .param = {{"weight", model->conv_init, true, false, {0}}, {"bias", TRI_INIT_FAN_IN, false, false, {0}}},

@@ -6,7 +6,7 @@
 
 static tri_value pool_add(tri_model *model, tri_op op, tri_value x, const tri_pool_options *options)
 {
-    tri_build build = {.op = op, .input_count = 1, .input = {x}};
+    tri_build build = {.op = op, .input_count = 1, .input = {tri_model_image(model, op, x)}};
     for (int i = 0; i < 2; i++) {
         build.attr.kernel[i] = options->kernel[i] != 0 ? options->kernel[i] : options->kernel[0];
         int stride = options->stride[i] != 0 ? options->stride[i] : options->stride[0];
@@ -28,6 +28,7 @@ tri_value tri_avg_pool(tri_model *model, tri_value x, tri_pool_options options)
 
 tri_value tri_global_pool(tri_model *model, tri_value x)
 {
-    tri_build build = {.op = TRI_OP_GLOBAL_POOL, .input_count = 1, .input = {x}};
+    tri_build build = {
+        .op = TRI_OP_GLOBAL_POOL, .input_count = 1, .input = {tri_model_image(model, TRI_OP_GLOBAL_POOL, x)}};
     return tri_model_add(model, &build);
 }

@@ -75,9 +75,7 @@ static tri_status form(tri_job *job)
     }
     job->rates.peak = peak * job->world;
     if (job->console)
-        tri_log(TRI_LOG_INFO,
-                "mfu is measured against %.0f GFLOP/s: %d x %s multiply-adds on %d thread%s; 3x3 convolutions, which "
-                "are counted as direct ones, can pass it",
+        tri_log(TRI_LOG_DEBUG, "peak %.0f GFLOP/s (%d x %s on %d thread%s); MFU is relative to it",
                 job->rates.peak / 1e9, job->world, of, job->threads, job->threads == 1 ? "" : "s");
     return TRI_OK;
 }

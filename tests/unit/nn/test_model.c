@@ -66,7 +66,7 @@ static void the_first_failure_sticks_with_its_node(void **state)
     assert_int_equal(tri_relu(m, x), -1);
     assert_int_equal(tri_model_shape(m, bad).ndim, 0);
     (void)tri_fail(TRI_EIO, "something else happened on this thread");
-    sticks(m, "node 2: conv2d: input 0: want 4 to 4 dimensions, got [1, 4]");
+    sticks(m, "conv2d needs an image sample [H, W, C], got [4]");
 }
 
 static void models_without_an_end_or_with_loose_ends_are_refused(void **state)
