@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "doctor/files.h"
+#include "doctor/checks.h"
 
 #define CPU          "/sys/devices/system/cpu/"
 #define CPUS_VISITED 1024

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "doctor/files.h"
+#include "doctor/checks.h"
 
 #define FILES_OF_RANK   8 /* measured: below this and 2 for each other rank, ranks do not meet */
 #define FILES_OF_PEER   2

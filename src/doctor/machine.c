@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "doctor/files.h"
+#include "doctor/checks.h"
 
 const tri_machine_check tri_machine_checks[] = {
     {"open files", "descriptors a process may have (ulimit -n)", tri_check_open_files},

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "doctor/files.h"
+#include "doctor/checks.h"
 
 #define THP               "/sys/kernel/mm/transparent_hugepage/"
 #define MEMORY_OF_RANK    TRI_GIB

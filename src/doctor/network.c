@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "doctor/files.h"
+#include "doctor/checks.h"
 
 #define MTU_LEAST    1280
 #define MTU_USUAL    1500
