@@ -2,11 +2,16 @@
 """Runs a file of tests as 2 and as 3 ranks: every rank runs the same tests in the same order.
 
 A test file ends with `ranks.main()`. Without RANK in the environment it starts itself once per rank; what a failing rank
-printed is printed.
+printed is printed. Ranks are forks of a process that has imported torch, which takes longer than most tests.
 """
+import atexit
+import json
 import os
+import signal
 import subprocess
 import sys
+import tempfile
+import time
 import unittest
 from datetime import timedelta
 
@@ -14,6 +19,7 @@ sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../
 from ports import free_port  # noqa: E402
 
 LIMIT_S = 120
+forks = None  # the process whose forks the ranks are
 
 
 def environment(rank, world, port):
@@ -21,27 +27,55 @@ def environment(rank, world, port):
                 MASTER_PORT=str(port), OMP_NUM_THREADS="1", TRIREME_TEST_RANKS="1")
 
 
-def start(command, world):
-    """Starts the command once per rank; (exit status, output) of each."""
+def start(words, world):
+    """Runs a Python program once per rank; (exit status, output) of each."""
+    global forks
+    if not forks:
+        forks = subprocess.Popen([sys.executable, os.path.abspath(__file__)], env=dict(os.environ, OMP_NUM_THREADS="1"), text=True,
+                                 stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        atexit.register(forks.communicate)
     port = free_port()
-    processes = [subprocess.Popen(command, env=environment(rank, world, port), text=True, stdout=subprocess.PIPE,
-                                  stderr=subprocess.STDOUT) for rank in range(world)]
-    results = []
-    for process in processes:
-        try:
-            output, _ = process.communicate(timeout=LIMIT_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            output = process.communicate()[0] + f"\n(killed after {LIMIT_S} s)"
-        results.append((process.returncode, output))
-    return results
+    with tempfile.TemporaryDirectory() as folder:
+        jobs = [{"words": words, "environment": environment(rank, world, port), "output": f"{folder}/{rank}"} for rank in range(world)]
+        forks.stdin.write(json.dumps(jobs) + "\n")
+        forks.stdin.flush()
+        statuses = json.loads(forks.stdout.readline())
+        return [(status, open(job["output"]).read()) for status, job in zip(statuses, jobs)]
+
+
+def fork_run(jobs):
+    """The exit status of each; in a child: None, and it is to run `sys.argv`."""
+    pids = []
+    for job in jobs:
+        pid = os.fork()
+        if pid == 0:
+            out = os.open(job["output"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+            for to in (1, 2):
+                os.dup2(out, to)
+            os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+            os.environ.clear()
+            os.environ.update(job["environment"])
+            sys.argv = job["words"]
+            return None
+        pids.append(pid)
+    until, statuses = time.monotonic() + LIMIT_S, {}
+    while len(statuses) < len(pids):
+        pid, status = os.waitpid(-1, os.WNOHANG)
+        if pid > 0:
+            statuses[pid] = os.waitstatus_to_exitcode(status)
+        elif time.monotonic() < until:
+            time.sleep(0.002)
+        else:
+            for late in set(pids) - set(statuses):
+                os.kill(late, signal.SIGKILL)
+    return [statuses[pid] for pid in pids]
 
 
 def main(worlds=(2, 3), init=True):
     if "TRIREME_TEST_RANKS" not in os.environ:
         failed = False
         for world in worlds:
-            for rank, (status, output) in enumerate(start([sys.executable, *sys.argv], world)):
+            for rank, (status, output) in enumerate(start(sys.argv, world)):
                 if status != 0:
                     failed = True
                     print(f"--- {sys.argv[0]}: rank {rank} of {world} ended with {status}:\n{output}")
@@ -51,8 +85,25 @@ def main(worlds=(2, 3), init=True):
 
     import trireme.torch  # noqa: F401
     if init:
-        dist.init_process_group("trireme", timeout=timedelta(seconds=30))
+        dist.init_process_group("trireme", timeout=timedelta(seconds=100))
     result = unittest.main(module="__main__", exit=False, argv=sys.argv[:1], failfast=True).result
     if init:
         dist.destroy_process_group()
     sys.exit(not result.wasSuccessful())
+
+
+if __name__ == "__main__":
+    import trireme.torch
+
+    program = None
+    for line in sys.stdin:
+        ended = fork_run(json.loads(line))
+        if ended is None:
+            program = sys.argv[0]
+            break
+        print(json.dumps(ended), flush=True)
+    if program:
+        trireme.torch._PID = os.getpid()  # a rank of its own, which leaves at its end
+        sys.path.insert(0, os.path.dirname(os.path.abspath(program)))
+        __file__ = program
+        exec(compile(open(program).read(), program, "exec"))

@@ -64,7 +64,7 @@ class Failures(unittest.TestCase):
     """Each ends its process group, so each is a job of its own."""
 
     def job(self, name, world=2):
-        results = ranks.start([sys.executable, __file__, name], world)
+        results = ranks.start([__file__, name], world)
         for status, output in results:
             self.assertEqual(status, 0, output)
 

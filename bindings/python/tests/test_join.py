@@ -36,7 +36,8 @@ class Joining(unittest.TestCase):
         process = subprocess.Popen([sys.executable, "-W", "ignore", "-c", PROGRAM.format(way=WAYS[way]), path], env=environment, text=True,
                                    stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         try:
-            self.assertEqual(process.stdout.readline(), "joins\n")
+            joins = process.stdout.readline()
+            self.assertEqual(joins, "joins\n", None if joins else process.communicate(timeout=LIMIT_S)[1])
             time.sleep(1)  # too early is an interrupt all the same
             process.send_signal(signal.SIGINT)
             output, errors = process.communicate(timeout=LIMIT_S)
