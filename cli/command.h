@@ -71,6 +71,8 @@ int tri_command_run(const tri_command *command, const tri_flag *flags, size_t fl
                     tri_status (*run)(int count, char **argv));
 /* What tri_command_fail() hints at when it knows nothing better; copied. */
 void tri_command_hint_set(const char *hint);
+/* Whether a word of the command was a URL, so that what it reads is a copy of how things were when it began. */
+bool tri_command_reads_copy(void);
 /* Reads a whole number, or fails with the flag's name. */
 tri_status tri_flag_int(const char *flag, const char *text, int64_t low, int64_t high, int64_t *out);
 /* Reads a list of numbers such as 4,1k,1M (k, M, G: powers of 1024) and ranges such as 1k-64M, which doubles, or

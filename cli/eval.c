@@ -175,6 +175,8 @@ static tri_status plan_make(int count, char **argv, eval_plan *plan)
 
 static tri_status follow(const eval_plan *plan)
 {
+    if (tri_command_reads_copy())
+        return tri_fail(TRI_ECONFIG, "--follow: want a run folder that grows, got a URL, of which a copy is evaluated");
     int64_t patience_s = (int64_t)TRI_EVAL_PATIENCE_S;
     const char *with = given.ranks   ? "-n"
                        : given.hosts ? "--hosts"

@@ -102,6 +102,13 @@ static tri_status value_check(const tri_flag *flag)
     return TRI_OK;
 }
 
+static bool reads_copy;
+
+bool tri_command_reads_copy(void)
+{
+    return reads_copy;
+}
+
 /* Commands that only read: words that are URLs become local copies. */
 static tri_status word_settle(const tri_command *command, int before, char **argv, char **word)
 {
@@ -120,6 +127,7 @@ static tri_status word_settle(const tri_command *command, int before, char **arg
     if (!reads || !tri_path_is_url(*word))
         return reads ? tri_place_check(*word) : path_check(NULL, *word);
     TRI_TRY(tri_storage_local_run(*word, !is_ckpt, &path));
+    reads_copy = true;
     *word = path; /* as long as the command runs */
     return TRI_OK;
 }

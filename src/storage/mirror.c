@@ -399,6 +399,20 @@ tri_status tri_mirror_push_files(const char *folder, const char *name)
     return status;
 }
 
+tri_status tri_mirror_clear(const char *folder)
+{
+    tri_storage *storage = NULL;
+    tri_vector entries = {.each = sizeof(tri_storage_entry)};
+    tri_status status = mirror_open(folder, &storage);
+    if (storage != NULL)
+        status = tri_storage_list(storage, &entries);
+    for (size_t i = 0; i < entries.count && status == TRI_OK; i++)
+        status = tri_storage_delete(storage, ((tri_storage_entry *)tri_vector_at(&entries, i))->name);
+    tri_storage_entries_free(&entries);
+    tri_storage_close(storage);
+    return status;
+}
+
 /* The manifest goes first, then the rest. */
 static tri_status step_remove(tri_storage *storage, const steps *found, int64_t step)
 {

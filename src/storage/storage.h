@@ -81,6 +81,8 @@ tri_status tri_mirror_has_run(const char *folder, bool *has);
 tri_status tri_mirror_pull_files(const char *folder, const char *name, bool missing);
 /* The newest checkpoint of a folder becomes that of the URL; those that the URL does not have go. */
 tri_status tri_mirror_pull_newest(const char *folder);
+/* Removes what is at the URL of a folder. */
+tri_status tri_mirror_clear(const char *folder);
 /* Uploads a checkpoint, behind the files of its run's folder; manifest.json last. Then removes checkpoints that do not
  * stay. */
 tri_status tri_mirror_push(const char *checkpoint, int64_t keep, int64_t keep_every);

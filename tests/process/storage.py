@@ -155,12 +155,26 @@ class Storage(unittest.TestCase):
                       ("predict", "s3://bucket/host/run", "s3://bucket/data/t.csv")):
             code, out = self.run_program(*words, cache="elsewhere")
             self.assertEqual(code, 0, out)
+        code, out = self.run_program("eval", "s3://bucket/host/run", "--follow", cache="elsewhere")
+        self.assertEqual(code, 2, out)
+        self.assertIn("error: --follow: want a run folder that grows, got a URL", out)
         code, out = self.run_program("train", "c.yaml", "--out", "s3://bucket/host/run", cache="elsewhere")
         self.assertEqual(code, 2, out)
         self.assertIn("error: --out s3://bucket/host/run: an earlier run is stored there: want a URL without a run\nhint: --resume", out)
         code, out = self.run_program("train", "--resume", "s3://bucket/host/run", "train.steps=0", "-n", "3", cache="elsewhere")
         self.assertEqual((code, weights(out)), (0, wanted), out)
         self.assertEqual(sorted(os.listdir(self.server.folder / "bucket" / "host" / "run" / "checkpoints"))[-1], "step-00000034")
+
+    def test_the_best_checkpoint_stays_on_another_host(self):
+        keeps = "checkpoint.keep_best=true"
+        code, out = self.run_program("train", "c.yaml", "--out", "s3://bucket/best/run", keeps)
+        self.assertEqual(code, 0, out)
+        best = self.server.folder / "bucket" / "best" / "run" / "best"
+        before = {path.name: path.read_bytes() for path in best.rglob("*") if path.is_file()}
+        self.assertIn("best.json", before)
+        code, out = self.run_program("train", "--resume", "s3://bucket/best/run", "train.epochs=3", "optim.lr=50", cache="elsewhere")
+        self.assertEqual(code, 0, out)
+        self.assertEqual({path.name: path.read_bytes() for path in best.rglob("*") if path.is_file()}, before)
 
     def test_commands_of_the_page(self):
         page = (pathlib.Path(__file__).parents[2] / "docs" / "storage.md").read_text()

@@ -13,6 +13,7 @@
 #include "base/fs.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "storage/storage.h"
 #include "train/checkpointing/arrays.h"
 #include "train/checkpointing/resume.h"
 #include "train/core/features.h"
@@ -63,6 +64,7 @@ static tri_status form(tri_job *job)
     best->loss = INFINITY; /* of this rank's own that may be of a later step, too */
     snprintf(folder, sizeof(folder), "%s/best", job->run_folder);
     snprintf(path, sizeof(path), "%s/" BEST_FILE, folder);
+    TRI_TRY(tri_mirror_pull_files(folder, BEST_FILE, false));
     if (!tri_fs_exists(path))
         return TRI_OK;
     tri_status status = best_read(path, &step, &loss);
@@ -72,6 +74,7 @@ static tri_status form(tri_job *job)
     }
     if (status != TRI_OK)
         tri_log(TRI_LOG_WARN, "%s starts again: %s", folder, tri_last_error());
+    TRI_TRY(tri_mirror_clear(folder));
     return tri_fs_remove(folder);
 }
 
@@ -99,6 +102,8 @@ static tri_status evaluated(tri_job *job)
         status = tri_string_append(&text, "\n");
     if (status == TRI_OK)
         status = tri_fs_write_atomic(path, tri_string_text(&text), text.nbytes);
+    if (status == TRI_OK)
+        status = tri_mirror_push_files(folder, BEST_FILE);
     tri_string_fini(&text);
     if (status == TRI_OK)
         best->loss = job->test.loss;
