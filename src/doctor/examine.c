@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "doctor/checks.h"
 #include "doctor/job.h"
 
 #define REACH_LIMIT_MS 2000
