@@ -165,6 +165,9 @@ static tri_status check_augment(const tri_loader *loader, const tri_dataset_info
     if (mixes(loader) && (info->target.ndim > 0 || info->classes < 1 || info->classes > TRI_LABEL_CLASSES))
         return tri_fail(TRI_ECONFIG, "data.mixup and data.cutmix: want 1 to %d classes, got %" PRId64,
                         TRI_LABEL_CLASSES, info->classes);
+    if (mixes(loader) && loader->setup.rows_max < 2)
+        return tri_fail(TRI_ECONFIG, "data.mixup and data.cutmix mix images of one shard, and shards have one: want "
+                                     "train.batch at least twice train.shards");
     return TRI_OK;
 }
 

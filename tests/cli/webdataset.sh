@@ -6,6 +6,8 @@ printf 'model: {name: mlp, hidden: [16]}\ndata: {path: shards, test: 0.2, shuffl
 trireme train c.yaml --out one train.steps=3 2>&1 | grep -o 'data: .*'
 trireme ledger one | tail -1
 trireme eval one --train data.path=shards/images-1.tar data.test=0 2>&1 | grep -c accuracy
+trireme train c.yaml --out refused data.mixup=1 2>&1 | tail -2
+trireme train c.yaml --out mixed data.mixup=1 train.shards=2 2>&1 | grep -c weights:
 echo "other data are noticed"
 trireme train c.yaml --resume one --out none train.steps=0 data.path='shards/images-[0].tar' data.test=0 2>&1 | grep -o 'made on other training data'
 echo "wrong files are named"
