@@ -45,7 +45,14 @@ tri_status tri_call_run(tri_call *call);
 /* A call that is part of another, of a group of its own; its sequence is there already. */
 tri_status tri_call_run_inside(tri_call *call);
 
-/* batch.c */
+/* batch.c, batch_run.c */
+struct tri_batch {
+    tri_group *group;
+    tri_call *calls;
+    size_t count, capacity;
+    tri_status failed; /* the first error between begin and end */
+    char message[TRI_ERROR_NBYTES];
+};
 tri_status tri_batch_append(tri_batch *batch, const tri_call *call);
 void tri_batch_fail(tri_batch *batch, tri_status status);
 /* As tri_call_number() for each of its calls. */
