@@ -198,7 +198,7 @@ static tri_status end_tell(const recovery *all)
 {
     const fleet_result *sum = &all->sum;
     printf("%lld seeds of %d workers: %lld generations, %d killed, %d stopped, %d links cut, %d left, %d joined, %d "
-           "runs begun anew, %.2f s at most without a step, %.1f MiB at most, %lld failed\n",
+           "runs restarted, %.2f s at most without a step, %.1f MiB at most, %lld failed\n",
            (long long)all->done, all->one.ranks, (long long)sum->generations, sum->kills, sum->stops, sum->cuts,
            sum->leaves, sum->joins, sum->begun_anew, (double)sum->longest_ns / 1e9, (double)sum->peak_nbytes / 0x1p20,
            (long long)all->failed);

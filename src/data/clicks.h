@@ -3,7 +3,7 @@
  * clicks.h: a log of clicks that is made up: what parameter servers and their tables are for.
  *
  * A sample has one key in each field, frequent ones far more often than others (Zipf), and a label: was it clicked? The
- * chance of that is a factorization machine's whose weights nobody is told: a sum over keys and over pairs of keys, so
+ * chance of that is a factorization machine's whose weights stay hidden: a sum over keys and over pairs of keys, so
  * that a linear model learns some of it and one with factors more. Everything is a pure function of (seed, index):
  * weights too, so that there is no table whatever the number of keys.
  */

@@ -300,7 +300,7 @@ static inline int64_t tri_dataset_place(const tri_dataset *dataset, int64_t i)
     i = dataset->stride > 1 ? i * dataset->stride : i;
     return dataset->chosen ? dataset->chosen[i] : i;
 }
-/* Reads all samples now, if they take no more than so many bytes, and answers later reads from memory. Whatever is
+/* Reads all samples now, if they take no more than this many bytes, and answers later reads from memory. Whatever is
  * wrong with them is said by those reads. */
 void tri_dataset_keep(tri_dataset *dataset, size_t limit_nbytes);
 /* NULL does nothing. The last one of those who hold it closes it. */

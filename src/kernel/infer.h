@@ -16,7 +16,7 @@ static inline tri_shape tri_shape_vector(int64_t count)
 
 /* TRI_EINVAL: "op: thing: want wanted, got found". */
 tri_status tri_infer_fail(const tri_op_desc *desc, const char *wanted, const char *thing, tri_shape found);
-/* Input i has so many dimensions, a sane number of elements, and that type. */
+/* Input i has min_dims to max_dims dimensions, a sane number of elements, and that type. */
 tri_status tri_infer_input(const tri_op_desc *desc, int i, int min_dims, int max_dims, tri_dtype dtype);
 tri_status tri_infer_units(const tri_op_desc *desc, const char *name, int64_t units);
 /* Appends a parameter. */

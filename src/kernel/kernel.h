@@ -99,7 +99,7 @@ typedef struct tri_op_attr {
     tri_shape to;         /* reshape: of one sample */
     int64_t words;        /* vocab_part, vocab_sums: of the whole vocabulary */
     int64_t whole;        /* dropout: elements of a whole sample; attention: heads of a whole layer; 0: all are here */
-    int parts; /* layer_norm, rms_norm, bias of x[B,T,C]: the tokens of a sample are in so many parts: gradients of
+    int parts; /* layer_norm, rms_norm, bias of x[B,T,C]: the tokens of a sample are in this many parts: gradients of
                   parameters are sums over the tokens of a part, then over samples, then over parts and ranks by
                   their tree; 0: over the rows in order */
     int ranks, rank; /* that share parts, tokens or words out (tri_op_ranks); 0 = 1, alone */
@@ -288,7 +288,7 @@ const char *tri_kernel_arithmetic(void);
 const char *tri_kernel_arithmetic_of(tri_isa isa);
 /* "oneDNN 2.6.3", or "none". */
 const char *tri_kernel_library(void);
-/* Multiply-adds per second, counted as two operations each, that so many threads reach in registers: the best of many
+/* Multiply-adds per second, counted as two operations each, that this many threads reach in registers: the best of many
  * short runs within `seconds`. Of bf16 where that is the precision, by the instructions that its products are made of
  * here; else of f32, in which those of f16 are made too. */
 double tri_kernel_peak(tri_dtype precision, int threads, double seconds);

@@ -4,7 +4,7 @@
  * out; or gather_tokens and spread_tokens, where ranks have slices of each sample in between.
  *
  * share_parts and sum_parts copy, where they may not be what they read, and let the ranks that have the other parts add
- * up: one on the way down, the other on the way up.
+ * up: one in the backward pass, the other in the forward pass.
  */
 #include "kernel/infer.h"
 

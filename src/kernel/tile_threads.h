@@ -19,7 +19,7 @@ typedef struct tri_thread_search {
     double best_s, now_s;   /* the shortest step with each */
     int tries;              /* steps with `now` */
     bool down;              /* fewer are tried */
-    double spent_s, rest_s; /* in this search; until the next one, 0: this one goes on */
+    double spent_s, rest_s; /* in this search; until the next one, 0: this one continues */
 } tri_thread_search;
 
 void tri_thread_search_init(tri_thread_search *search, int most);

@@ -33,12 +33,12 @@ int tri_tile_worker(void)
 int tri_tiles_threads(void)
 {
 #ifdef _OPENMP
-    static atomic_bool told;
+    static atomic_bool reported;
     const int asked = omp_get_max_threads(), cores = omp_get_num_procs();
     if (asked <= MOST_THREADS || asked <= MOST_PER_CORE * cores) {
         return asked;
     }
-    if (!atomic_exchange(&told, true)) {
+    if (!atomic_exchange(&reported, true)) {
         tri_log(TRI_LOG_WARN, "OMP_NUM_THREADS: %d threads are too many for %d cores: %d are used", asked, cores,
                 cores);
     }

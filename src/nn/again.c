@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * again.c: when each op runs: blocks whose values are not kept for the way down, of whose ops some run again there, and
- * gradients of parameters that let those of values go first.
+ * again.c: when each op runs: blocks whose values are not kept for the backward pass, of whose ops some run again
+ * there, and gradients of parameters that let those of values go first.
  *
  * An op of a block runs again when its backward needs what it saved or its output, or when an op of the block that runs
  * again, or the backward of one, reads its output, unless that is kept for readers outside anyway. The same kernels on

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * backward.c: runs a compiled graph downward and says which gradients are complete.
+ * backward.c: runs a compiled graph backward and says which gradients are complete.
  *
  * The order of additions is fixed by the plan: per parameter the canonical tree over shards (inside the kernels), per
- * value with several readers the order of the way down.
+ * value with several readers the order of the backward pass.
  */
 #include "base/status.h"
 #include "kernel/array.h"

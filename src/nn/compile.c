@@ -157,7 +157,7 @@ static void op_make(tri_graph *graph, const tri_node *node, int node_number, gra
     op->open = node->tie >= 0 && graph->params->ties_joined;
 }
 
-/* Ties that are joined: the way down meets the other reader first, and the table's own op adds. */
+/* Ties that are joined: the backward pass meets the other reader first, and the table's own op adds. */
 static void ties_join(tri_graph *graph)
 {
     for (int o = 0; o < graph->op_count; o++)
@@ -204,7 +204,7 @@ static bool moves_find(const tri_graph *graph, graph_op *op)
 }
 
 /* What an op computes is bf16 (or f16) where bf16 is wanted and the op multiplies in it or takes values from weights;
- * elsewhere it is of the type of what goes in. So bf16 begins at linear layers and embeddings and goes on from there;
+ * elsewhere it is of the type of what goes in. So bf16 begins at linear layers and embeddings and continues from there;
  * convolutions of f32, which are as fast, stay f32. */
 static bool gives_half(const tri_graph *graph, const graph_op *op)
 {

@@ -51,9 +51,9 @@ typedef struct tri_stages {
 double tri_section_cost(const tri_sections *sections, int section);
 /* Sum of the costs of a stage's sections. */
 double tri_stage_cost(const tri_sections *sections, const tri_stages *stages, int stage);
-/* Stages for so many ranks, `each` for every one (stage s is rank s % ranks's). The most expensive rank is as cheap as
- * can be; of those that are nearly as cheap the stages whose cuts are crossed by few bytes. TRI_ECONFIG when there are
- * more stages than sections. */
+/* Stages for this many ranks, `each` for every one (stage s is rank s % ranks's). The most expensive rank is as cheap
+ * as can be; of those that are nearly as cheap the stages whose cuts are crossed by few bytes. TRI_ECONFIG when there
+ * are more stages than sections. */
 tri_status tri_stages_choose(const tri_sections *sections, int ranks, int each, tri_stages *out);
 /* Cuts before the first node that reads a parameter whose name is names[i] or begins with it and a dot. */
 tri_status tri_stages_by_hand(const tri_model *model, const tri_sections *sections, const char *const *names, int count,

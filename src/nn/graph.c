@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * graph.c: runs a compiled graph upward: an array of kernels, walked once. Nothing is allocated here.
+ * graph.c: runs a compiled graph forward: an array of kernels, walked once. Nothing is allocated here.
  */
 #include <string.h>
 
@@ -68,7 +68,7 @@ tri_status tri_graph_grads_set(tri_graph *graph, int part_count, const tri_tree_
     return TRI_OK;
 }
 
-/* --- upward --- */
+/* --- forward --- */
 
 const float (*tri_graph_sums_host(const tri_graph *graph))[TRI_LOSS_COLUMNS]
 {

@@ -2,10 +2,10 @@
  *
  * graph_impl.h: what a compiled graph is made of: roots of values, planned ops, and buffers with lifetimes.
  *
- * Times: op i of n runs at time i on the way up, and on the way down from time n on, where ops of blocks run once more
- * before they go down (again.c); behind them come gradients of parameters that wait. A buffer is busy from `first` to
- * `last`, both included; buffers whose times do not meet may share memory. Included by files of nn/ and their tests
- * only.
+ * Times: op i of n runs at time i in the forward pass, and in the backward pass from time n on, where ops of blocks run
+ * once more before they go down (again.c); behind them come gradients of parameters that wait. A buffer is busy from
+ * `first` to `last`, both included; buffers whose times do not meet may share memory. Included by files of nn/ and
+ * their tests only.
  */
 #ifndef TRI_NN_GRAPH_IMPL_H
 #define TRI_NN_GRAPH_IMPL_H
@@ -18,11 +18,11 @@ typedef struct graph_buffer {
     size_t nbytes;
     int first, last; /* times */
     size_t offset;   /* in graph->memory, a multiple of 64; of the first slot where it is held */
-    bool held;       /* from the way up into the way down: each slot has one */
+    bool held;       /* from the forward into the backward pass: each slot has one */
     int crossing;    /* the caller's memory: number in graph_slot.crossing; 0: planned here */
 } graph_buffer;
 
-/* One run between its way up and its way down. */
+/* One run between its forward and its backward pass. */
 typedef struct graph_slot {
     tri_batch batch;
     uint64_t step;
@@ -56,12 +56,12 @@ typedef struct graph_op {
     int number[TRI_OP_MAX_PARAMS];        /* of its parameters, in the model */
     int param[TRI_OP_MAX_PARAMS];         /* entries of the store; -1: not there */
     int slot[TRI_OP_MAX_PARAMS];          /* numbers of their gradients: entries or ties */
-    bool backward;                        /* takes part in the way down */
+    bool backward;                        /* takes part in the backward pass */
     bool moves[TRI_OP_MAX_PARAMS];        /* gradients of parameters that are wanted */
     bool open;                            /* an op further down adds to the gradient of parameter 0 */
     int block;                            /* 0: none */
     bool again;                           /* runs once more, at again_at, before its block goes down */
-    bool late;                        /* gradients of its parameters may come at late_at, behind all of the way down */
+    bool late; /* gradients of its parameters may come at late_at, behind all of the backward pass */
     int again_at, down_at, late_at;   /* times; late_at: down_at where it is not late */
     int saved, scratch, scratch_down; /* buffers, -1: none */
     int scratch_late;
@@ -137,7 +137,7 @@ void tri_graph_plan_times(tri_graph *graph);
 /* Gradients of its parameters may come behind those of all values, where somebody waits for these; not in blocks, whose
  * values would all be kept. */
 bool tri_graph_op_can_wait(const graph_op *op);
-/* The output of op `producer` lives on after the way up of its block. */
+/* The output of op `producer` lives on after the forward pass of its block. */
 bool tri_graph_is_kept(const tri_graph *graph, int producer);
 /* Op o is the last one of a block; the first op of o's block. */
 bool tri_graph_ends_block(const tri_graph *graph, int o);
@@ -149,7 +149,7 @@ void tri_graph_free_memory(tri_graph *graph);
 /* Gives offsets to buffers so that those whose times meet do not overlap; returns the bytes of the whole. */
 size_t tri_graph_pack(graph_buffer *buffers, int count, int *order);
 double tri_graph_count_flops(const tri_graph *graph);
-/* Of one sample of one op: those that can wait; all, again: also where it runs once more on the way down. */
+/* Of one sample of one op: those that can wait; all, again: also where it runs once more in the backward pass. */
 double tri_graph_op_late_flops(const tri_graph *graph, const graph_op *op);
 double tri_graph_op_flops(const tri_graph *graph, const graph_op *op, bool again);
 /* compile.c: what is decided of the whole model: ops, types, which gradients are wanted. Values and ops are there. */
@@ -162,14 +162,14 @@ bool tri_graph_may_begin(const tri_graph *graph, int o);
 bool tri_graph_crosses(const tri_graph *graph, int value, int o);
 /* A buffer for each value and gradient that crosses; before those of the ops. */
 void tri_graph_plan_crossings(tri_graph *graph);
-/* The slot's pointers for a run of so many shards. */
+/* The slot's pointers for a run of this many shards. */
 void tri_graph_crossings_place(tri_graph *graph, int shards);
-/* What the span only passes on, upward or downward. */
+/* What the span only passes on, forward or backward. */
 void tri_graph_relay(tri_graph *graph, bool down);
 void tri_graph_span_fini(tri_graph *graph);
 /* graph.c: the call of an op in the slot's run; grads: with where the gradients of its parameters go. */
 void tri_graph_call_fill(tri_graph *graph, graph_op *op, uint64_t step, bool training, bool grads);
-/* The parts that were set cover so many shards. */
+/* The parts that were set cover this many shards. */
 tri_status tri_graph_check_parts(const tri_graph *graph, int shards);
 /* The sums of the slot's run, as the host sees them, NULL without a loss; as kernels write them. */
 const float (*tri_graph_sums_host(const tri_graph *graph))[TRI_LOSS_COLUMNS];
@@ -181,7 +181,7 @@ static inline float (*tri_graph_sums(const tri_graph *graph))[TRI_LOSS_COLUMNS]
 void *tri_graph_buffer(const tri_graph *graph, int buffer);
 /* Where a root value lies in this run. */
 void *tri_graph_value(const tri_graph *graph, int value);
-/* Where ops of `block` find it on the way down. */
+/* Where ops of `block` find it in the backward pass. */
 void *tri_graph_value_down(const tri_graph *graph, int value, int block);
 
 #endif

@@ -2,10 +2,10 @@
  *
  * memory_plan.c: which buffer each value, gradient and scratch has, how long it lives, and where it lies.
  *
- * A value lives until its last reader, on the way down where a kernel's flags say that backward reads it. In place:
- * where the kernel allows it and nobody reads the old content later. Offsets: largest first, each at the lowest place
- * that is free in all of its time (first fit). With several slots, what lives from the way up into the way down lies
- * once for each behind what all of them share.
+ * A value lives until its last reader, in the backward pass where a kernel's flags say that backward reads it. In
+ * place: where the kernel allows it and nobody reads the old content later. Offsets: largest first, each at the lowest
+ * place that is free in all of its time (first fit). With several slots, what lives from the forward into the backward
+ * pass lies once for each behind what all of them share.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -171,7 +171,7 @@ static int producer_of(const tri_graph *graph, int value)
 }
 
 /* Gradient of input i: the first op that has one writes it (in the place of its output's gradient where it may); later
- * ones write aside and are added, in the order of the way down. */
+ * ones write aside and are added, in the order of the backward pass. */
 static void plan_dinput(tri_graph *graph, int o, int i)
 {
     graph_op *op = &graph->ops[o];

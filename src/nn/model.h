@@ -37,7 +37,7 @@ typedef struct tri_node {
     int param_count;
     int param[TRI_OP_MAX_PARAMS]; /* numbers in model->params */
     int tie;                      /* of parameter 0 in model->ties: another node made it; -1: none */
-    int block;                    /* whose values are formed again on the way down, from 1; 0: none */
+    int block;                    /* whose values are formed again in the backward pass, from 1; 0: none */
     tri_value output;
 } tri_node;
 
@@ -72,7 +72,7 @@ struct tri_model {
     float deviation;    /* of normal weights from here on; 0 at first: the usual of each layer */
     tri_model_split split;
     bool elsewhere;                        /* nodes made now are of another rank: parameters and shapes alone */
-    int part, part_count;                  /* what is made now is this part of so many; 0, 0: whole */
+    int part, part_count;                  /* what is made now is this part of part_count; 0, 0: whole */
     uint64_t attention;                    /* number of the attention with dropout that was made last */
     int block, block_count;                /* the block that nodes belong to, 0: none; blocks so far */
     tri_value input, target, logits, loss; /* -1: none; logits: what the loss judges */

@@ -17,7 +17,7 @@ typedef struct tri_piece {
     int dim;        /* that is cut */
     int groups;     /* of it, alike; each is cut into parts */
     int64_t extent; /* of the tensor in this dimension: a multiple of groups */
-    int lead;       /* the first group is so many times as long as each of the others: queries of grouped heads; 0: 1 */
+    int lead; /* the first group is this many times as long as each of the others: queries of grouped heads; 0: 1 */
 } tri_piece;
 
 /* One of `parts` pieces of a dimension in `groups` equal groups: its first index within a group, and how many. Parts of

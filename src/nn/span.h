@@ -32,16 +32,17 @@ typedef struct tri_span {
 
 const tri_span *tri_graph_span(const tri_graph *graph);
 
-/* Bytes of the values, or of the gradients, that cross an end in a run of so many shards: they lie one after the other,
- * each at a multiple of 64 bytes. */
+/* Bytes of the values, or of the gradients, that cross an end in a run of this many shards: they lie one after the
+ * other, each at a multiple of 64 bytes. */
 size_t tri_crossings_nbytes(const tri_crossing *crossings, int count, int shards, bool grads);
 
 /* Where they lie: memory of the params' device, at multiples of 64 bytes, the caller's. NULL where nothing crosses. */
 typedef struct tri_span_places {
-    void *in;   /* incoming values, there before the way up and until the way down is over */
-    void *out;  /* outgoing ones, written on the way up; like the incoming ones kept until the way down is over */
-    void *dout; /* gradients of outgoing ones, there before the way down, which may overwrite them */
-    void *din;  /* of incoming ones, written on the way down */
+    void *in;   /* incoming values, there before the forward pass and until the backward pass is over */
+    void *out;  /* outgoing ones, written in the forward pass; like the incoming ones kept until the backward pass is
+                   over */
+    void *dout; /* gradients of outgoing ones, there before the backward pass, which may overwrite them */
+    void *din;  /* of incoming ones, written in the backward pass */
 } tri_span_places;
 
 /* The next forward, or backward, is that of slot `slot`. A backward belongs to the slot's latest forward, whose batch

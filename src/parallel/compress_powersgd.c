@@ -39,7 +39,7 @@ typedef struct compress_powersgd {
     float *values, *lefts, *rights;       /* of all matrices, one after the other; values: what P Q' does not say */
     tri_compress *rest;                   /* sums `values`, and keeps what is lost; NULL: it stays in `values` */
     uint16_t *halves;                     /* lefts or rights on their way, bf16 */
-    uint64_t redrawn;                     /* columns that had nothing to say and were drawn anew */
+    uint64_t redrawn;                     /* columns that had nothing to say and were drawn again */
     float *values_before, *rights_before; /* before the last sum; NULL: `values` are not kept, or nothing is undone */
     uint64_t redrawn_before;
     tri_work *work;

@@ -30,7 +30,7 @@ typedef struct tri_fetch {
     fetch_unit *states;    /* [units->store_count] */
     int *here, here_count; /* units that are here, the one not used for the longest time first */
     tri_pool pool;
-    tri_vector order[2]; /* units of a run upward and downward (a pipeline: of evaluations and steps), as used (int) */
+    tri_vector order[2]; /* units of a run forward and backward (a pipeline: of evaluations and steps), as used (int) */
     bool known[2];       /* a run has ended */
     bool down;
     int place;         /* of the latest use in the order, -1: none */
@@ -44,7 +44,7 @@ void tri_fetch_fini(tri_fetch *fetch);
 void tri_fetch_begin(tri_fetch *fetch, bool down);
 tri_status tri_fetch_bring(tri_fetch *fetch, int entry, const float **values);
 void tri_fetch_done(tri_fetch *fetch, int entry);
-/* The owners have moved their shares: what is here is old. Begins to gather what the next run upward needs first. */
+/* The owners have moved their shares: what is here is old. Begins to gather what the next forward run needs first. */
 tri_status tri_fetch_renew(tri_fetch *fetch);
 
 #endif

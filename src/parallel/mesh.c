@@ -139,7 +139,7 @@ static tri_status group_open(const tri_mesh *mesh, tri_comm *comm, const bool al
     return status;
 }
 
-/* Ranks of the data group: from `first` on, `count` of them, so many apart. */
+/* Ranks of the data group: from `first` on, `count` of them, `apart` apart. */
 static tri_status data_part_open(const tri_mesh *mesh, tri_comm *comm, int first, int count, int apart, const char *tag,
                                  tri_group **out)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * outer.h: the outer step of DiLoCo: every so many steps ranks whose weights have gone apart meet at an anchor that
+ * outer.h: the outer step of DiLoCo: every few steps ranks whose weights have gone apart meet at an anchor that
  * moves by Nesterov's momentum along the mean of how far they went.
  *
  * The store is cut into fragments of whole entries that take turns; the sums of a fragment may travel for some steps
@@ -35,7 +35,7 @@ const char *tri_outer_state_name(int index);
 float *tri_outer_state(tri_outer *outer, int index, int entry);
 /* Rank 0 has filled in its state: gives it to all. */
 tri_status tri_outer_loaded(tri_outer *outer);
-/* Bytes of all that, with the sums of so many ranks. */
+/* Bytes of all that, with the sums of this many ranks. */
 tri_status tri_outer_nbytes(const tri_parallel_config *config, const tri_params *params, int ranks, size_t *nbytes);
 
 #endif

@@ -175,7 +175,7 @@ static bool is_complete(const tri_pipeline *p, int number)
     return maker < 0 || p->chunks[maker].done[1] == p->micro_count;
 }
 
-/* At most so many gradients of complete chunks, in order; the tail is everybody's. */
+/* At most `most` gradients of complete chunks, in order; the tail is everybody's. */
 static void gradients_release(pipe_run *run, int most)
 {
     int tail = tri_params_tail(run->p->params);

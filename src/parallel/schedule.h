@@ -37,7 +37,7 @@ typedef struct tri_pipe_schedule {
     bool training;               /* false: forward only */
     int action_count;            /* of each rank */
     tri_pipe_action **actions;   /* [ranks][action_count] */
-    int *slots;                  /* [chunks]: micro-batches at most between their way up and their way down */
+    int *slots;                  /* [chunks]: micro-batches at most between their forward and their backward pass */
     tri_pipe_message **messages; /* [ranks]: those of the rank, in the order of all */
     int *message_count;          /* [ranks] */
     int *buffers[2];             /* [chunks]: incoming values, and gradients, that must have room at once */

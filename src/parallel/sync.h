@@ -4,9 +4,8 @@
  * strategy.
  *
  * The step calls begin, then (through the backward pass) ready for each entry, then finish, moves its slice, publish.
- * Where sync->ahead it calls wait for the tail and goes on; for any other entry before its kernels read it or write its
- * gradient again.
- * Here, and only here, nn/ (gradients) and comm/ (groups) meet.
+ * Where sync->ahead it calls wait for the tail and continues; for any other entry before its kernels read it or write
+ * its gradient again. Here, and only here, nn/ (gradients) and comm/ (groups) meet.
  */
 #ifndef TRI_PARALLEL_SYNC_H
 #define TRI_PARALLEL_SYNC_H
@@ -166,8 +165,8 @@ typedef struct tri_sync_ops {
     /* Waits until the slice of the sum is complete in grads[0], with the tail; or, where there are pieces, the sums of
      * these. Those of ties are apart until they are folded. */
     tri_status (*finish)(tri_sync *sync, tri_sync_slice *slice);
-    /* The sums that finish left count for nothing, on any rank: what goes on from step to step is what it was before.
-     * Once for each finish, with setup->undoes. NULL: nothing goes on. */
+    /* The sums that finish left count for nothing, on any rank: what continues from step to step is what it was before.
+     * Once for each finish, with setup->undoes. NULL: nothing continues. */
     void (*undo)(tri_sync *sync);
     /* Adds the sums of ties to those of their entries; between the two, what this rank has of the sum of a gradient
      * (numbers as tri_params_tail() has them) that several stages make. NULL, both: all is in grads[0]. */

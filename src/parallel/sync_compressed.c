@@ -4,8 +4,8 @@
  *
  * The ranks of a host add theirs up in its memory; its first rank, the leader, sums with the other leaders bucket by
  * bucket (compress.h), and gives its host the result. Vectors, running statistics and the tail are packed together and
- * added exactly by all ranks. First legs leave while the backward pass goes on, where a host has one rank; second legs
- * follow in the order of the buckets, the same on all ranks.
+ * added exactly by all ranks. First legs leave while the backward pass continues, where a host has one rank; second
+ * legs follow in the order of the buckets, the same on all ranks.
  */
 #include <stdio.h>
 #include <string.h>
@@ -243,7 +243,7 @@ static tri_status lead(sync_compressed *small, int index)
     return tri_all_reduce(small->leaders, values, values, bucket->count, TRI_F32, TRI_REDUCE_SUM, &small->works[index]);
 }
 
-/* A bucket is full: its parts become one, which goes on its way. */
+/* A bucket is full: its parts become one, which leaves. */
 static tri_status send_bucket(sync_compressed *small, const tri_bucket *bucket)
 {
     int index = (int)(bucket - small->buckets.items);

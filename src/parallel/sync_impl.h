@@ -20,7 +20,7 @@ void tri_sync_staged_read(tri_sync *sync);
 void tri_sync_staged_write(tri_sync *sync);
 void tri_sync_staged_hear(tri_sync *sync);
 
-/* Bytes that sums of so many ranks take there, besides gradients. */
+/* Bytes that sums of this many ranks take there, besides gradients. */
 tri_status tri_sync_compressed_nbytes(const tri_sync_setup *setup, int ranks, size_t *nbytes);
 
 /* Gradient arrays of all parts, with tails; collective: the first part is reduced in place by all ranks of a host. */

@@ -278,7 +278,7 @@ static tri_status ps_settle(tri_sync *sync)
     return TRI_OK;
 }
 
-/* Who is late goes on with the newest weights, once what was asked for has come: it must not come later. */
+/* Who is late continues with the newest weights, once what was asked for has come: it must not come later. */
 static tri_status catch_up(sync_ps *ps)
 {
     if (!ps->late || ps->base.next_step == ps->clock)

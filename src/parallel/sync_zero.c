@@ -4,7 +4,7 @@
  * weights (zero3), and moves these.
  *
  * An optimizer is elementwise, so a share has the same bits whoever moves it (docs/design/parallelism.md). Up to
- * zero2 the moved weights are gathered unit by unit while the next forward pass goes on.
+ * zero2 the moved weights are gathered unit by unit while the next forward pass continues.
  * Source: Rajbhandari, Rasley, Ruwase, He, "ZeRO: memory optimizations toward training trillion parameter models", SC
  * 2020.
  */

@@ -61,7 +61,7 @@ typedef struct tri_image_place {
 /* The same of a file, of which only some is read. A file whose end is missing is TRI_EFORMAT. */
 tri_status tri_image_head_read(const tri_image_place *place, tri_image_head *out);
 
-/* Decodes, turns by EXIF, converts to so many channels (as Pillow's convert()). */
+/* Decodes, turns by EXIF, converts to `channels` channels (as Pillow's convert()). */
 tri_status tri_image_decode(const uint8_t *bytes, size_t nbytes, const char *origin, int channels, tri_image *out);
 tri_status tri_image_read(const tri_image_place *place, int channels, tri_image *out);
 /* For messages: the path, and the place within a larger file. */

@@ -25,7 +25,7 @@
 #define HEADS_LIMIT   100000 /* above, heads are read with the samples: opening a set of millions takes seconds then */
 #define DIGEST_COUNT  INT64_C(64)
 #define WARNING_LIMIT 20
-#define BROKEN        "a broken image (data.broken=skip goes on without; trireme data inspect names all of them)"
+#define BROKEN        "a broken image (data.broken=skip continues without; trireme data inspect names all of them)"
 
 enum { CACHE_EMPTY, CACHE_FILLING, CACHE_FULL };
 

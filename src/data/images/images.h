@@ -21,7 +21,8 @@ const tri_image_counts *tri_images_counts(const tri_dataset *dataset);
 const tri_image_folder *tri_images_folder(const tri_dataset *dataset);
 /* "path: reason" of each file that was left out, and how many. */
 const char *const *tri_images_broken(const tri_dataset *dataset, int64_t *count);
-/* Decodes every file with so many threads; adds those that cannot be decoded to the broken ones. They stay samples. */
+/* Decodes every file with `threads` threads; adds those that cannot be decoded to the broken ones. They stay samples.
+ */
 tri_status tri_images_check(tri_dataset *dataset, int threads);
 
 /* The image files that a path stands for, itself or all below a folder, in the order of their names; tri_free() each

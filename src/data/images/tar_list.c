@@ -110,7 +110,7 @@ static tri_status sample_lacks(tar_listing *listing, const char *path, const tri
     if (text == NULL)
         return TRI_ENOMEM;
     if (refuses)
-        return tri_fail(TRI_EFORMAT, "%s (data.broken=skip goes on without)", text);
+        return tri_fail(TRI_EFORMAT, "%s (data.broken=skip continues without)", text);
     return tri_vector_push(&listing->folder->broken, &text) != NULL ? TRI_OK : TRI_ENOMEM;
 }
 

@@ -4,7 +4,8 @@
  *
  * A task is some queries of the heads that read one head of keys. A block of queries meets blocks of keys in order; the
  * maximum and the sum of exponentials go along (Milakov, Gimelshein, "Online normalizer calculation for softmax", 2018;
- * Dao et al., "FlashAttention", 2022), and their logarithm is saved for the way down. Blocks depend on the shape alone.
+ * Dao et al., "FlashAttention", 2022), and their logarithm is saved for the backward pass. Blocks depend on the shape
+ * alone.
  */
 #include "kernel/cpu/attention.h"
 

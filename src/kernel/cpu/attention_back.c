@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * attention_back.c: attention's way down: the weights of a block are formed again from the saved logarithms.
+ * attention_back.c: the backward pass of attention: the weights of a block are formed again from the saved logarithms.
  *
  * A task is one head of keys with its heads of queries, in order, block by block: the gradients of keys and values are
  * one chain over the queries, held in register tiles.

@@ -267,7 +267,7 @@ static void input_phase(const tri_kernel *kernel, const tri_op_call *call, const
     const tri_gemm_ops *ops = tri_gemm_find();
     float *scratch = call->scratch;
     int64_t order[MAX_TAPS], taps[MAX_TAPS][2], count = 0, row_taps = 0;
-    for (int64_t t = l->taps - 1; t >= 0; t--) { /* downward: offsets rise */
+    for (int64_t t = l->taps - 1; t >= 0; t--) { /* from the last tap to the first: offsets rise */
         if (reaches(w, 0, row, t / w->kernel[1], &taps[count][0]) &&
             reaches(w, 1, column, t % w->kernel[1], &taps[count][1])) {
             order[count++] = t;

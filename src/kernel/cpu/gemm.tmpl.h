@@ -11,7 +11,7 @@
 #define NR     (NV * LANES)
 #define INLINE static inline __attribute__((always_inline))
 /* Loops over a tile's rows and vectors disappear, before the compiler decides what stays in registers: clang wants to
- * be told so in its own words (it is four times slower otherwise). Loops over k are worth some steps at a time. */
+ * get that in its own words (it is four times slower otherwise). Loops over k are worth some steps at a time. */
 #ifdef __clang__
 #define UNROLL_ALL  _Pragma("clang loop unroll(full)")
 #define UNROLL_SOME _Pragma("clang loop unroll_count(4)")

@@ -17,7 +17,7 @@
 #include "kernel/cpu/vector_math.h"
 
 #define WORD_TILE   INT64_C(1024)        /* words at once: also where the sums of a row are cut */
-#define PACKED      INT64_C(4)           /* tiles whose weights are packed together on the way up */
+#define PACKED      INT64_C(4)           /* tiles whose weights are packed together in the forward pass */
 #define ROW_BLOCK   INT64_C(48)          /* rows of a task: whole register tiles in every instruction set */
 #define KEPT_NBYTES (INT64_C(256) << 20) /* of exponentials, at most, that are kept */
 

@@ -236,7 +236,7 @@ static int64_t tile_place(const grid *g, int64_t tile, int64_t *top, int64_t *le
     return tile / each;
 }
 
-/* What is known of `edge` x `edge` windows of a pool's image from h, v on, on the way down; zeros outside. */
+/* What is known of `edge` x `edge` windows of a pool's image from h, v on, in the backward pass; zeros outside. */
 static void windows_point(const wino_arg *v, tri_wino_window *at, int edge, int64_t image, int64_t h, int64_t w)
 {
     const int64_t *area = v->l->pooled, units = v->l->units;

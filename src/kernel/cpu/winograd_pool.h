@@ -2,10 +2,10 @@
  *
  * winograd_pool.h: transforms of a convolution behind which are a relu and a max pool of 2x2, stride 2.
  *
- * A tile of 4x4 of the target is four windows, so they are pooled where they are formed; on the way down the gradient
- * before the pool is formed where it is transformed, of what a window has: its largest value, its gradient, and which
- * of its places won. A window of the largest value zero gives no gradient: the relu cut it. The bits are those of the
- * three one after the other.
+ * A tile of 4x4 of the target is four windows, so they are pooled where they are formed; in the backward pass the
+ * gradient before the pool is formed where it is transformed, of what a window has: its largest value, its gradient,
+ * and which of its places won. A window of the largest value zero gives no gradient: the relu cut it. The bits are
+ * those of the three one after the other.
  */
 #ifndef TRI_KERNEL_CPU_WINOGRAD_POOL_H
 #define TRI_KERNEL_CPU_WINOGRAD_POOL_H

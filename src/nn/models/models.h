@@ -55,7 +55,8 @@ tri_status tri_plan_cut(const tri_model_plan *plan, const char *field, const cha
 /* Words of the vocabulary: the field vocab_size, at least the classes of the data; without it the classes. */
 tri_status tri_plan_words(const tri_model_plan *plan, int64_t *words);
 
-/* The layers of a transformer, one on the other: each in a scope of its own, formed again on the way down if asked. */
+/* The layers of a transformer, one on the other: each in a scope of its own, formed again in the backward pass if
+ * asked. */
 typedef struct tri_layer_stack {
     const char *scope; /* of all: "h." gives "h.0.", "h.1.", ... */
     int64_t count;

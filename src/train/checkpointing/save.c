@@ -141,10 +141,10 @@ static void target_tell(tri_job *job, const save_work *work, const save_target *
                               .took_s = (double)work->took_ns / 1e9,
                               .failed = saver->failed,
                               .error = good ? NULL : target->message};
-    char told[1400];
-    snprintf(told, sizeof(told), "checkpoint of step %" PRId64 "%s%.1200s", work->manifest.step,
+    char event_text[1400];
+    snprintf(event_text, sizeof(event_text), "checkpoint of step %" PRId64 "%s%.1200s", work->manifest.step,
              good ? "" : " not saved: ", good ? "" : target->message);
-    tri_features_event(job, good ? "checkpoint" : "checkpoint failed", told);
+    tri_features_event(job, good ? "checkpoint" : "checkpoint failed", event_text);
     if (job->metrics && tri_metrics_write_save(job->metrics, &record) != TRI_OK)
         tri_log(TRI_LOG_WARN, "%s", tri_last_error());
 }

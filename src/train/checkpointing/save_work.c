@@ -213,17 +213,17 @@ static tri_status complete(save_work *work, tri_checkpoint_draft *draft)
 /* The first rank hears of a failure where there is still a way to tell it. */
 static void tell(const save_work *work, save_target *target)
 {
-    tri_status told = TRI_EIO;
-    for (int attempt = 0; attempt < 5 && told != TRI_OK; attempt++) {
+    tri_status reported = TRI_EIO;
+    for (int attempt = 0; attempt < 5 && reported != TRI_OK; attempt++) {
         if (attempt > 0)
             tri_sleep_ns(100 * TRI_NS_PER_MS);
         if (target->status != TRI_OK)
             tri_fail_copy(target->status, target->message);
-        told = tri_checkpoint_draft_tell(target->draft, work->rank, target->status);
+        reported = tri_checkpoint_draft_tell(target->draft, work->rank, target->status);
     }
-    if (told == TRI_OK)
+    if (reported == TRI_OK)
         return;
-    save_target_fail(target, told);
+    save_target_fail(target, reported);
     (void)tri_checkpoint_draft_miss(target->draft,
                                     work->rank); /* else the first waits for as long as it has patience */
 }

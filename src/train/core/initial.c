@@ -204,7 +204,7 @@ static void compression_print(const tri_job *job, tri_console *console)
 void tri_job_initial_print(const tri_job *job, tri_console *console)
 {
     const tri_params *params = job->params;
-    int frozen = 0, anew = 0;
+    int frozen = 0, fresh = 0;
     char mesh[64];
     if (job->mesh.model_group || job->mesh.replica_group)
         tri_console_line(console, "mesh: %s", tri_mesh_print(&job->mesh, mesh));
@@ -214,15 +214,15 @@ void tri_job_initial_print(const tri_job *job, tri_console *console)
         count += entry->count;
         frozen += entry->frozen;
         frozen_count += entry->frozen ? entry->count : 0;
-        anew += tri_patterns_match(&job->config.reinit, entry->name);
+        fresh += tri_patterns_match(&job->config.reinit, entry->name);
     }
     if (strcmp(job->bits, "reproducible") != 0)
         tri_console_line(console, "bits: %s", job->bits);
     compression_print(job, console);
     if (job->config.from && job->step == 0)
-        tri_console_line(console, "weights from %s: %d parameters", job->config.from, params->entry_count - anew);
-    if (anew > 0 && job->step == 0)
-        tri_console_line(console, "initialized: %d of %d parameters", anew, params->entry_count);
+        tri_console_line(console, "weights from %s: %d parameters", job->config.from, params->entry_count - fresh);
+    if (fresh > 0 && job->step == 0)
+        tri_console_line(console, "initialized: %d of %d parameters", fresh, params->entry_count);
     if (frozen > 0)
         tri_console_line(console, "frozen: %d of %d parameters, %lld of %lld elements", frozen, params->entry_count,
                          (long long)frozen_count, (long long)count);

@@ -404,7 +404,7 @@ static void generation_tell(elastic *at)
 {
     const tri_generation *now = tri_members_now(at->members);
     int64_t until_ns = tri_deadline_after_ms(ASK_MS);
-    char text[64], mesh[80] = "", told[200];
+    char text[64], mesh[80] = "", summary[200];
     if (tri_members_rank(at->members) > 0)
         return;
     if (at->job->assignment.wish.tensor > 1 || at->job->assignment.wish.pipeline > 1)
@@ -413,16 +413,16 @@ static void generation_tell(elastic *at)
         tri_members_sweep(at->members, addresses_forget, at, until_ns) != TRI_OK)
         tri_log(TRI_LOG_WARN, "what generation %lld was made with stays in the store: %s", (long long)now->number,
                 tri_last_error());
-    int nbytes = snprintf(told, sizeof(told), "generation %lld: %d worker%s%s, step %lld", (long long)now->number,
+    int nbytes = snprintf(summary, sizeof(summary), "generation %lld: %d worker%s%s, step %lld", (long long)now->number,
                           now->count, now->count == 1 ? "" : "s", mesh, (long long)at->job->step);
     if (at->job->elastic.lost_ns == 0) {
         tri_log(TRI_LOG_INFO, "%d ranks, run folder %s", now->count, at->setup->job.run_folder);
     } else {
-        snprintf(told + nbytes, sizeof(told) - (size_t)nbytes, ", %.0f ms after it was called",
+        snprintf(summary + nbytes, sizeof(summary) - (size_t)nbytes, ", %.0f ms after it was called",
                  (double)(tri_now_ns() - at->job->elastic.lost_ns) / 1e6);
-        tri_log(TRI_LOG_INFO, "%s", told);
+        tri_log(TRI_LOG_INFO, "%s", summary);
     }
-    tri_features_event(at->job, "generation", told);
+    tri_features_event(at->job, "generation", summary);
 }
 
 /* The present one, as the job wants it; ends with generation_drop() whatever is returned. */

@@ -26,10 +26,10 @@ typedef struct watch_state {
     tri_link_load *loads; /* [world]: as they were then; NULL: too many to look at */
     tri_disk_wait *disk;  /* NULL: in a simulation */
     int64_t looked_ns;
-    tri_slow_verdict last, told;
+    tri_slow_verdict last, reported;
     int in_a_row;
-    int64_t told_ns; /* 0: nothing was */
-    bool noted;      /* as an event */
+    int64_t reported_ns; /* 0: nothing was */
+    bool noted;          /* as an event */
 } watch_state;
 
 /* NULL: it is off. */
@@ -87,7 +87,7 @@ static tri_status form(tri_job *job)
         watch->loads = tri_alloc_zero((size_t)job->world, sizeof(*watch->loads));
     if (!watch->rows || (job->world <= LINKS_MOST && !watch->loads))
         return TRI_ENOMEM;
-    watch->last.rank = watch->told.rank = -1;
+    watch->last.rank = watch->reported.rank = -1;
     watch->looked_ns = tri_now_ns();
     tri_strain_read(&watch->sum.strain);
     TRI_TRY(tri_disk_wait_start(TRI_LOADER_THREAD, &watch->disk));
@@ -133,13 +133,14 @@ static tri_status tell(tri_job *job, const tri_slow_verdict *now)
     watch->last = *now;
     if (tri_job_number(job) != 0 || watch->in_a_row < IN_A_ROW)
         return TRI_OK;
-    const bool told = now->rank == watch->told.rank && (now->rank < 0 || tri_now_ns() - watch->told_ns < AGAIN_NS);
-    if (told)
+    const bool reported =
+        now->rank == watch->reported.rank && (now->rank < 0 || tri_now_ns() - watch->reported_ns < AGAIN_NS);
+    if (reported)
         return now->rank < 0 || watch->noted ? TRI_OK : slow_tell(job, now, false);
     if (now->rank < 0)
-        tri_log(TRI_LOG_INFO, "rank %d is not slow any more", watch->told.rank);
-    watch->told = *now;
-    watch->told_ns = tri_now_ns();
+        tri_log(TRI_LOG_INFO, "rank %d is not slow any more", watch->reported.rank);
+    watch->reported = *now;
+    watch->reported_ns = tri_now_ns();
     return now->rank < 0 ? TRI_OK : slow_tell(job, now, true);
 }
 
@@ -150,8 +151,8 @@ void tri_job_watch_why(tri_job *job, int rank, char *text, int capacity)
     if (!watch || watch->last.rank != rank)
         return;
     tri_slow_why(&watch->last, text, capacity);
-    watch->told = watch->last;
-    watch->told_ns = tri_now_ns();
+    watch->reported = watch->last;
+    watch->reported_ns = tri_now_ns();
     watch->noted = false;
 }
 

@@ -269,7 +269,7 @@ static void samples_without_a_label_are_refused_or_left_out(void **state)
     tri_data_config config = config_of(folder);
     strcpy(config.test, "0");
     assert_int_equal(tri_dataset_open(&config, TRI_PART_TRAIN, &dataset), TRI_EFORMAT);
-    assert_error_has("the sample has no label (.cls, .json or .txt) (data.broken=skip goes on without)");
+    assert_error_has("the sample has no label (.cls, .json or .txt) (data.broken=skip continues without)");
     config.broken = TRI_BROKEN_SKIP;
     assert_int_equal(tri_dataset_open(&config, TRI_PART_TRAIN, &dataset), TRI_OK);
     assert_int_equal(dataset->info.count, 1);
