@@ -149,7 +149,7 @@ static void wrong_configurations_say_where_and_what_was_meant(void **state)
         {"layers: [{linear: 3, relu: 1}]", "want one layer"},
         {"layers: [[relu]]", "want one layer"},
         {"layers:\n- flatten\n- linear: 10\n- max_pool: 2\n- linear: classes",
-         "line 4: model layers, node 3: max_pool"},
+         "line 4: max_pool needs an image sample [H, W, C], got [10]"},
         {"layers: [flatten: cwh, linear: 10]", "order: want hwc or chw (PyTorch's order), got cwh"},
         {"layers: [flatten: {order: [chw]}, linear: 10]", "order: want hwc or chw"},
         {"{name: lenet, flatten: nchw}", "flatten: want hwc or chw (PyTorch's order), got nchw"},
