@@ -12,6 +12,7 @@
 #include "base/json.h"
 #include "cli/command.h"
 #include "cli/info.h"
+#include "device/cuda/cuda.h"
 #include "kernel/kernel.h"
 #include "net/transport.h"
 
@@ -74,6 +75,53 @@ static int cores_given(void)
     return sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 1;
 }
 
+#define MOST_CARDS 64
+
+/* Cards that this build can use; -1: none, and the last error says why. */
+static int cards_find(tri_cuda_card *cards, int *driver)
+{
+    int count = 0;
+    if (tri_cuda_cards(cards, MOST_CARDS, &count, driver) != TRI_OK)
+        return -1;
+    return count < MOST_CARDS ? count : MOST_CARDS;
+}
+
+static void print_cards(void)
+{
+    tri_cuda_card cards[MOST_CARDS];
+    int driver = 0, count = cards_find(cards, &driver);
+    if (count < 0)
+        printf("gpus        none: %s\n", tri_last_error());
+    for (int i = 0; i < count; i++)
+        printf("%s cuda:%d %s, compute capability %d.%d, %d SMs, %.1f GiB\n", i == 0 ? "gpus       " : "           ", i,
+               cards[i].name, cards[i].capability / 10, cards[i].capability % 10, cards[i].sms,
+               (double)cards[i].memory_nbytes / (1 << 30));
+    if (count >= 0)
+        printf("gpu driver  for CUDA %d.%d; this build has %s\n", driver / 1000, driver % 1000 / 10,
+               tri_cuda_image ? "kernels, which nothing trains with yet" : "no kernels: there was no nvcc");
+}
+
+static tri_status print_cards_json(tri_json *json)
+{
+    tri_cuda_card cards[MOST_CARDS];
+    int driver = 0, count = cards_find(cards, &driver);
+    if (count < 0)
+        tri_json_text(json, "no_gpus", tri_last_error());
+    else
+        tri_json_int(json, "gpu_driver", driver);
+    tri_json_bool(json, "gpu_kernels", tri_cuda_image != NULL);
+    tri_json list = tri_json_array_in(json, "gpus");
+    for (int i = 0; i < count; i++) {
+        tri_json card = tri_json_object_in(&list, NULL);
+        tri_json_text(&card, "name", cards[i].name);
+        tri_json_int(&card, "compute_capability", cards[i].capability);
+        tri_json_int(&card, "sms", cards[i].sms);
+        tri_json_int(&card, "memory_bytes", (int64_t)cards[i].memory_nbytes);
+        TRI_TRY(tri_json_end(&card));
+    }
+    return tri_json_end(&list);
+}
+
 static void print_text(void)
 {
     printf("trireme %s, compiler %s\n", TRI_VERSION, __VERSION__);
@@ -88,6 +136,7 @@ static void print_text(void)
     for (int i = 0; tri_transports[i]; i++)
         printf(" %s", tri_transports[i]->name);
     putchar('\n');
+    print_cards();
     if (!given.env)
         return;
     puts("\nenvironment variables that are read:");
@@ -113,6 +162,7 @@ static tri_status print_json(void)
     for (int i = 0; tri_transports[i]; i++)
         tri_json_text(&list, NULL, tri_transports[i]->name);
     TRI_TRY(tri_json_end(&list));
+    TRI_TRY(print_cards_json(&json));
     if (given.env) {
         list = tri_json_array_in(&json, "environment");
         for (size_t i = 0; i < TRI_COUNT_OF(environment); i++)

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/status.h"
+#include "kernel/gpu/flat.h"
 #include "kernel/row.h"
 
 static void cpu_add(const tri_device *device, int threads, float *out, const float *a, const float *b, int64_t count)
@@ -27,8 +28,40 @@ static void cpu_square_blocks(const tri_device *device, int threads, const float
     tri_vector_square_blocks(threads, tri_device_mapped(device, x), count, blocks);
 }
 
+static void gpu_add(const tri_device *device, int threads, float *out, const float *a, const float *b, int64_t count)
+{
+    (void)threads;
+    tri_gpu_add(tri_gpu_queue_of(device), tri_gpu_value_make(out, TRI_F32), tri_gpu_value_make(a, TRI_F32),
+                tri_gpu_value_make(b, TRI_F32), count);
+}
+
+static void gpu_add_half(const tri_device *device, int threads, tri_dtype dtype, uint16_t *out, const uint16_t *a,
+                         const uint16_t *b, int64_t count)
+{
+    (void)threads;
+    tri_gpu_add(tri_gpu_queue_of(device), tri_gpu_value_make(out, dtype), tri_gpu_value_make(a, dtype),
+                tri_gpu_value_make(b, dtype), count);
+}
+
+/* Without room for the blocks the norm is NaN: what is wrong with memory is told by who asked for more. */
+static void gpu_square_blocks(const tri_device *device, int threads, const float *x, int64_t count, double *blocks)
+{
+    const int64_t block_count = tri_int64_ceil(count, TRI_NORM_BLOCK);
+    const size_t nbytes = (size_t)block_count * sizeof(double);
+    double *there = device->ops->alloc(device, nbytes);
+    (void)threads;
+    if (there == NULL) {
+        memset(blocks, 0xff, nbytes);
+        return;
+    }
+    tri_gpu_squares(tri_gpu_queue_of(device), x, count, there);
+    device->ops->to_host(device, blocks, there, nbytes);
+    device->ops->free(device, there);
+}
+
 static const tri_array_ops rows[] = {
     {.kernels = "cpu", .add = cpu_add, .add_half = cpu_add_half, .square_blocks = cpu_square_blocks},
+    {.kernels = "cuda", .add = gpu_add, .add_half = gpu_add_half, .square_blocks = gpu_square_blocks},
 };
 
 static const tri_array_ops *row_of(const tri_device *device)

@@ -175,7 +175,6 @@ typedef struct tri_op_call {
     const int64_t *first_sample; /* [shards] number of the first sample within the global batch: keys of dropout */
     tri_op_ranks *across;        /* of ops with attr.ranks above 1 */
     tri_op_batch *batch;         /* of ops with attr.sync; NULL: the run has all shards */
-    struct tri_gpu_queue *queue; /* kind "cuda": takes the launches (kernel/gpu/launch.h) */
     const tri_place_span *spans; /* kind "tokens": [span_count], of all shards */
     int span_count;
     int64_t kept_first; /* what this op keeps lies there in span.kept */
@@ -223,8 +222,8 @@ typedef struct tri_kernel_ops {
     bool half;             /* takes values in bf16 too, any of them */
     bool f16;              /* the same for f16 */
     bool pools;            /* takes attr.pool, and is faster so than with a pool behind it */
-    bool gpu;  /* pointers of calls, but for rows, first_sample and parts, are into memory of call->queue's device */
-    bool view; /* output may be input[0] itself, and go on being read as that; both gradients may be one */
+    bool gpu;              /* launches on call->device: the host never reads what calls point to */
+    bool view;             /* output may be input[0] itself, and go on being read as that; both gradients may be one */
 } tri_kernel_ops;
 
 struct tri_kernel {

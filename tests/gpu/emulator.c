@@ -26,13 +26,17 @@
 #define MOST         TRI_GPU_THREADS
 #define MOST_SHARED  (48 << 10)
 #define EDGES        256 /* blocks that share no edge */
-#define SETS         4   /* that share no fiber */
+#ifdef TRI_EMULATOR_TSAN
+#define SETS 4 /* blocks that share no fiber and no stack */
+#else
+#define SETS 1
+#endif
 
 enum { READY, AT_BLOCK, AT_WARP, ENDED };
 enum { SYNC_WARP, LANE, MMA };
 
 typedef struct cuda_thread {
-    tri_context context;
+    tri_context *context;
     int state;
     int exchange, type; /* at a warp: which one, and of what type */
     float give;         /* LANE */
@@ -45,7 +49,8 @@ gpu_thread gpu_now;
 
 static struct {
     cuda_thread thread[MOST];
-    int created;
+    tri_context contexts[SETS][MOST];
+    int created[SETS];
     tri_context home;
     bool adopted;
     tri_emulator_kernel kernel;
@@ -58,11 +63,10 @@ static struct {
     size_t shared_nbytes;
     const char *reason; /* why the kernel is refused; NULL: it is not */
     gpu_thread where;
-    /* What ThreadSanitizer knows barriers by: two of a block and of each warp, in turns; blocks have their own, and
-     * fibers of their own, for some while. */
+    /* What ThreadSanitizer knows barriers by: two of a block and of each warp, in turns; blocks have their own for
+     * some while. */
     char edge_begin, edge_end, edge_over, edge_shared[EDGES], edge_block[EDGES][2], edge_warp[EDGES][MOST / LANES][2];
     int block_round, warp_round[MOST / LANES], block;
-    void *race[SETS][MOST];
     void *cleaner; /* frees shared memory: what it comes after is no order for the next block */
 } e;
 
@@ -105,13 +109,15 @@ static int take_ready(void)
 static void leave(bool ends)
 {
     cuda_thread *me = &e.thread[e.current];
+    RACE(__tsan_release(&e.edge_end)); /* nobody may come back here */
+    RACE(__tsan_release(&e.edge_over));
     if (e.ready_count == 0 || e.reason != NULL) {
-        tri_context_switch(&me->context, &e.home, ends);
+        tri_context_switch(me->context, &e.home, ends);
         return;
     }
     cuda_thread *next = &e.thread[take_ready()];
     if (next != me) {
-        tri_context_switch(&me->context, &next->context, ends);
+        tri_context_switch(me->context, next->context, ends);
     }
 }
 
@@ -265,7 +271,7 @@ void *gpu_shared(size_t nbytes)
         memset(e.shared, 0xff, nbytes); /* NaN in each type */
         e.shared_nbytes = nbytes;
         RACE(__tsan_release(&e.edge_shared[e.block % EDGES]));
-        RACE(__tsan_switch_to_fiber(e.thread[e.current].context.race_fiber, __tsan_switch_to_fiber_no_sync));
+        RACE(__tsan_switch_to_fiber(e.thread[e.current].context->race_fiber, __tsan_switch_to_fiber_no_sync));
     }
     RACE(__tsan_acquire(&e.edge_shared[e.block % EDGES]));
     if (nbytes != e.shared_nbytes || nbytes > MOST_SHARED) {
@@ -280,8 +286,6 @@ static void thread_main(void)
     tri_context_entered();
     RACE(__tsan_acquire(&e.edge_begin));
     e.kernel(e.args);
-    RACE(__tsan_release(&e.edge_end));
-    RACE(__tsan_release(&e.edge_over));
     const int i = e.current;
     e.thread[i].state = ENDED;
     e.alive--;
@@ -292,13 +296,6 @@ static void thread_main(void)
     abort();
 }
 
-#ifdef TRI_EMULATOR_TSAN
-static void *race_fiber(void *fiber)
-{
-    return fiber != NULL ? fiber : __tsan_create_fiber(0);
-}
-#endif
-
 static tri_status prepare(int count)
 {
     if (!e.adopted) {
@@ -306,17 +303,18 @@ static tri_status prepare(int count)
         e.home.unordered = true;
         e.adopted = true;
     }
+    const int set = e.block % SETS;
     for (int i = 0; i < count; i++) {
-        tri_context *context = &e.thread[i].context;
-        if (i < e.created) {
+        tri_context *context = &e.contexts[set][i];
+        if (i < e.created[set]) {
             tri_context_renew(context, thread_main);
         } else {
             TRI_TRY(tri_context_create(context, STACK_NBYTES, thread_main));
             context->unordered = true;
-            e.created++;
+            e.created[set]++;
         }
+        e.thread[i].context = context;
         e.warp_alive[i / LANES] = i % LANES + 1;
-        RACE(context->race_fiber = e.race[e.block % SETS][i] = race_fiber(e.race[e.block % SETS][i]));
     }
     RACE(__tsan_release(&e.edge_begin));
     return TRI_OK;
@@ -342,7 +340,7 @@ static tri_status run_block(int count)
     for (int i = count - 1; i >= 0; i--) {
         make_ready(i);
     }
-    tri_context_switch(&e.home, &e.thread[take_ready()].context, false);
+    tri_context_switch(&e.home, e.thread[take_ready()].context, false);
     if (e.alive > 0) {
         refuse("threads wait at different barriers");
     }
@@ -409,4 +407,25 @@ static tri_status queue_launch(void *arg, const tri_gpu_launch *launch)
 tri_gpu_queue tri_emulator_queue(void)
 {
     return (tri_gpu_queue){.launch = queue_launch};
+}
+
+tri_device tri_emulator_device(tri_gpu_queue *queue)
+{
+    static const tri_device_ops ops = {.name = "emulator", .kernels = "cuda", .shares_host = true};
+    return (tri_device){.ops = &ops, .state = queue};
+}
+
+int tri_emulator_find(const char *symbol)
+{
+    for (int i = 0; i < TRI_GPU_KERNEL_COUNT; i++) {
+        if (strncmp(symbol, "tri_cuda_", 9) == 0 && strcmp(symbol + 9, kernels[i].name) == 0) {
+            return i;
+        }
+    }
+    return -1;
+}
+
+size_t tri_emulator_args_nbytes(int kernel)
+{
+    return kernels[kernel].args_nbytes;
 }

@@ -11,7 +11,7 @@
 #ifndef TRI_TESTS_GPU_EMULATOR_H
 #define TRI_TESTS_GPU_EMULATOR_H
 
-#include "kernel/gpu/launch.h"
+#include "device/launch.h"
 
 /* Seed of the schedules of later launches; 0: threads and blocks in order. */
 void tri_emulator_seed(uint64_t seed);
@@ -23,5 +23,10 @@ typedef void (*tri_emulator_kernel)(const void *args);
 tri_status tri_emulator_run(const char *name, tri_emulator_kernel kernel, const tri_gpu_launch *launch);
 /* A queue that runs each launch at once. */
 tri_gpu_queue tri_emulator_queue(void);
+/* A device with that queue, whose memory is the host's. */
+tri_device tri_emulator_device(tri_gpu_queue *queue);
+/* Number of the kernel of that symbol, -1: there is none. */
+int tri_emulator_find(const char *symbol);
+size_t tri_emulator_args_nbytes(int kernel);
 
 #endif

@@ -24,6 +24,7 @@
 static const char *expected_path;
 static bool accepts;
 static tri_gpu_queue queue;
+static tri_device device;
 
 /* Widths of heads that models have, over tiles that are not full; cases.h has the narrow ones. */
 #define HEADS(d)                                                                                                       \
@@ -40,7 +41,7 @@ static op_case case_at(size_t i)
 }
 
 /* Cases that a row of kind "cuda" takes, with at most so much work for the emulator. */
-#define MOST_PRODUCTS 1.5e6
+#define MOST_PRODUCTS 8e5
 
 static bool takes(const op_case *c, tri_op_desc *desc)
 {
@@ -56,7 +57,7 @@ static void open_case(op_run *r, const char *kind, const op_case *c, bool ragged
     if (op_open(r, kind, c, 1, ragged) != TRI_OK) {
         fail_msg("%s: %s", c->name, tri_last_error());
     }
-    r->call.queue = &queue;
+    r->call.device = strcmp(kind, "cuda") == 0 ? &device : NULL;
 }
 
 static void expect_no_failure(const op_run *r)
@@ -342,5 +343,6 @@ int main(int argc, char **argv)
     accepts = argc > 2 && strcmp(argv[1], "--accept") == 0;
     expected_path = argc > 1 ? argv[argc - 1] : NULL;
     queue = tri_emulator_queue();
+    device = tri_emulator_device(&queue);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -315,9 +315,9 @@ typedef struct tri_gpu_softmax_back_args {
     int64_t rows, width;
 } tri_gpu_softmax_back_args;
 
-/* As tri_vocab_state. */
+/* As tri_vocab_state; right: of a mixed label the weighted logit of both classes, main: that of the larger weight. */
 typedef struct tri_gpu_word_state {
-    float top, sum, right, before, total;
+    float top, sum, right, before, total, main;
 } tri_gpu_word_state;
 
 /* Rows of targets: those that count are valid[] of each shard's, with a target in [0, words). */
@@ -327,6 +327,7 @@ typedef struct tri_gpu_words_state_args {
     tri_gpu_word_state *state;
     int64_t rows, each, width, first, words; /* rows in all, of a shard */
     int begins;                              /* nothing is known yet */
+    int mixes;                               /* targets may be of two classes: tensor/label.h */
     int64_t valid[TRI_GPU_SHARDS];
 } tri_gpu_words_state_args;
 
@@ -336,6 +337,7 @@ typedef struct tri_gpu_words_loss_args {
     float *out, *log_sums; /* [shards][4], [rows] */
     int64_t each, words;
     float smoothing;
+    int mixes;
     int64_t valid[TRI_GPU_SHARDS];
 } tri_gpu_words_loss_args;
 
@@ -345,6 +347,7 @@ typedef struct tri_gpu_words_slope_args {
     const float *log_sums;
     int64_t rows, each, width, first, words;
     float smoothing, factor;
+    int mixes;
     int64_t valid[TRI_GPU_SHARDS];
 } tri_gpu_words_slope_args;
 

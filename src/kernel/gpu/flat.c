@@ -9,15 +9,12 @@
 
 #define SPAN ((int64_t)TRI_GPU_THREADS * TRI_GPU_EACH) /* elements of a block of an elementwise kernel */
 
-const char *tri_gpu_kernel_name(tri_gpu_kernel kernel)
-{
-    static const char *const names[] = {
-#define NAME(name) #name,
-        TRI_GPU_KERNELS(NAME)
-#undef NAME
-    };
-    return (unsigned)kernel < TRI_GPU_KERNEL_COUNT ? names[kernel] : "?";
-}
+static const char *const symbols[] = {
+#define SYMBOL(name) "tri_cuda_" #name,
+    TRI_GPU_KERNELS(SYMBOL)
+#undef SYMBOL
+};
+_Static_assert(TRI_GPU_KERNEL_COUNT <= TRI_LAUNCH_KERNELS, "a module has room for all kernels");
 
 tri_gpu_value tri_gpu_value_make(const void *data, tri_dtype dtype)
 {
@@ -29,8 +26,12 @@ tri_gpu_value tri_gpu_value_make(const void *data, tri_dtype dtype)
 void tri_gpu_run(tri_gpu_queue *queue, tri_gpu_kernel kernel, int64_t blocks, int y, int z, int threads,
                  const void *args, size_t args_nbytes)
 {
-    const tri_gpu_launch launch = {
-        .kernel = kernel, .grid = {blocks, y, z}, .threads = threads, .args = args, .args_nbytes = args_nbytes};
+    const tri_gpu_launch launch = {.kernel = (int)kernel,
+                                   .symbol = symbols[kernel],
+                                   .grid = {blocks, y, z},
+                                   .threads = threads,
+                                   .args = args,
+                                   .args_nbytes = args_nbytes};
     if (queue->status == TRI_OK && blocks > 0 && y > 0 && z > 0) {
         queue->status = queue->launch(queue->arg, &launch);
     }

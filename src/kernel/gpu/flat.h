@@ -9,7 +9,8 @@
 
 #include <trireme/tensor.h>
 
-#include "kernel/gpu/launch.h"
+#include "device/launch.h"
+#include "kernel/gpu/args.h"
 #include "tensor/tree.h"
 
 /* An array of f32, bf16 or f16. */

@@ -9,6 +9,34 @@ GPU_FN int64_t loss_row(void)
     return (int64_t)gpu_bx() * (gpu_nx() / 32) + gpu_tx() / 32;
 }
 
+/* tensor/label.h: two classes and the weight of the first. */
+typedef struct loss_label {
+    int64_t first, second, main;
+    float weight;
+    int counts; /* both are among the words */
+} loss_label;
+
+GPU_FN loss_label loss_label_read(int32_t target, int mixes, int64_t words)
+{
+    loss_label label;
+    label.first = label.second = target;
+    label.weight = 1.0f;
+    if (mixes && target >= 1 << 30) {
+        label.first = target & 1023;
+        label.second = target >> 10 & 1023;
+        label.weight = (float)(target >> 20 & 1023) / 1024.0f;
+    }
+    label.main = label.weight >= 0.5f ? label.first : label.second;
+    label.counts = label.first >= 0 && label.first < words && label.second < words;
+    return label;
+}
+
+/* Logit of a word, 0 where it is not in this part. */
+GPU_FN float loss_logit(tri_gpu_value logits, int64_t row, int64_t width, int64_t word)
+{
+    return word >= 0 && word < width ? gpu_load(logits, row + word) : 0.0f;
+}
+
 GPU_KERNEL(words_state)
 {
     const int64_t r = loss_row();
@@ -16,13 +44,14 @@ GPU_KERNEL(words_state)
     if (r >= a.rows) {
         return;
     }
-    const int64_t target = a.targets[r], here = target - a.first;
-    const int counts = r % a.each < a.valid[r / a.each] && target >= 0 && target < a.words;
+    const loss_label label = loss_label_read(a.targets[r], a.mixes, a.words);
+    const int64_t here = label.main - a.first, row = r * a.width;
+    const int counts = r % a.each < a.valid[r / a.each] && label.counts;
     tri_gpu_word_state *const state = &a.state[r];
     float top = GPU_LEAST, before = GPU_LEAST, sum = 0, total = 0;
     if (!counts) { /* the whole warp */
         if (lane == 0) {
-            state->top = state->sum = state->right = state->before = state->total = 0;
+            state->top = state->sum = state->right = state->before = state->total = state->main = 0;
         }
         return;
     }
@@ -40,11 +69,15 @@ GPU_KERNEL(words_state)
     }
     sum = gpu_warp_sum(sum);
     if (lane == 0) {
-        const float right = here >= 0 && here < a.width ? gpu_load(a.logits, r * a.width + here) : 0.0f;
+        const float left = loss_logit(a.logits, row, a.width, label.first - a.first);
+        const float other = loss_logit(a.logits, row, a.width, label.second - a.first);
+        const float right = label.weight * left + (1.0f - label.weight) * other;
+        const float main = loss_logit(a.logits, row, a.width, here);
         if (a.begins) {
             state->top = top;
             state->sum = sum;
             state->right = right;
+            state->main = main;
             state->before = before;
             state->total = total;
         } else {
@@ -52,6 +85,7 @@ GPU_KERNEL(words_state)
             state->sum = state->sum * gpu_exp(state->top - most) + sum * gpu_exp(top - most);
             state->top = most;
             state->right += right;
+            state->main += main;
             state->before = gpu_larger(state->before, before);
             state->total += total;
         }
@@ -68,14 +102,14 @@ GPU_KERNEL(words_loss)
     const int shard = gpu_bx();
     float loss = 0, weight = 0, right = 0;
     for (int64_t r = gpu_tx(); r < a.each; r += gpu_nx()) {
-        const int64_t row = shard * a.each + r, target = a.targets[row];
+        const int64_t row = shard * a.each + r;
         const tri_gpu_word_state s = a.state[row];
         float log_sum = 0;
-        if (r < a.valid[shard] && target >= 0 && target < a.words) {
+        if (r < a.valid[shard] && loss_label_read(a.targets[row], a.mixes, a.words).counts) {
             log_sum = s.top + gpu_log(s.sum);
             loss += (1.0f - a.smoothing) * (log_sum - s.right) + a.smoothing * (log_sum - s.total / (float)a.words);
             weight += 1.0f;
-            right += s.right >= s.top && !(s.before >= s.right) ? 1.0f : 0.0f;
+            right += s.main >= s.top && !(s.before >= s.main) ? 1.0f : 0.0f;
         }
         a.log_sums[row] = log_sum;
     }
@@ -98,12 +132,14 @@ GPU_KERNEL(words_slope)
     if (r >= a.rows) {
         return;
     }
-    const int64_t target = a.targets[r];
-    const int counts = r % a.each < a.valid[r / a.each] && target >= 0 && target < a.words;
+    const loss_label label = loss_label_read(a.targets[r], a.mixes, a.words);
+    const int counts = r % a.each < a.valid[r / a.each] && label.counts;
     const float even = a.smoothing / (float)a.words, log_sum = a.log_sums[r];
     for (int64_t v = lane; v < a.width; v += 32) {
         const int64_t i = r * a.width + v;
-        const float wanted = even + (v + a.first == target ? 1.0f - a.smoothing : 0.0f);
+        const float share = (v + a.first == label.first ? label.weight : 0.0f) +
+                            (v + a.first == label.second ? 1.0f - label.weight : 0.0f);
+        const float wanted = even + share * (1.0f - a.smoothing);
         gpu_store(a.to, i, counts ? (gpu_exp(gpu_load(a.logits, i) - log_sum) - wanted) * a.factor : 0.0f);
     }
 }

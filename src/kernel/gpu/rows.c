@@ -29,8 +29,8 @@ void tri_gpu_leaves(const tri_kernel *kernel, const tri_op_call *call, int p, co
                     int64_t count)
 {
     if (tri_call_wants_dparam(call, p)) {
-        tri_gpu_fold(call->queue, leaves, stride, count, call->parts, call->part_count, call->dparam[p], 1.0f,
-                     kernel->desc.adds);
+        tri_gpu_fold(tri_gpu_queue_of(call->device), leaves, stride, count, call->parts, call->part_count,
+                     call->dparam[p], 1.0f, kernel->desc.adds);
     }
 }
 
@@ -74,7 +74,7 @@ void tri_gpu_gemm(const tri_op_call *call, const tri_gpu_gemm_args *args, bool h
         part.a.value.data = moved(args->a.value, first * args->a.shard_stride);
         part.b.value.data = moved(args->b.value, first * args->b.shard_stride);
         part.c.value.data = moved(args->c.value, first * args->c.shard_stride);
-        tri_gpu_run(call->queue, half ? tri_gpu_kernel_gemm_half : tri_gpu_kernel_gemm, tiles_m, (int)tiles_n, z,
-                    half ? TRI_GPU_THREADS / 2 : TRI_GPU_THREADS, &part, sizeof part);
+        tri_gpu_run(tri_gpu_queue_of(call->device), half ? tri_gpu_kernel_gemm_half : tri_gpu_kernel_gemm, tiles_m,
+                    (int)tiles_n, z, half ? TRI_GPU_THREADS / 2 : TRI_GPU_THREADS, &part, sizeof part);
     }
 }

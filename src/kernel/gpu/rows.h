@@ -45,7 +45,7 @@ TRI_GPU_ROWS(TRI_ROW_DECLARE)
 
 /* Launches `args` of the kernel of that name. */
 #define TRI_GPU_RUN(call, name, blocks, y, z, args)                                                                    \
-    tri_gpu_run((call)->queue, tri_gpu_kernel_##name, blocks, y, z, TRI_GPU_THREADS, &(args),                          \
+    tri_gpu_run(tri_gpu_queue_of((call)->device), tri_gpu_kernel_##name, blocks, y, z, TRI_GPU_THREADS, &(args),       \
                 sizeof(tri_gpu_##name##_args))
 
 /* Blocks of kernels with one element a thread, with TRI_GPU_EACH, with a row for each warp. */

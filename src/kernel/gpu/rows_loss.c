@@ -19,7 +19,7 @@ static int64_t rows_per_sample(const tri_op_desc *desc)
 
 static size_t state_nbytes(const tri_op_desc *desc)
 {
-    return (size_t)tri_align_count(target_rows(desc) * desc->max_shards * TRI_VOCAB_STATE) * sizeof(float);
+    return (size_t)tri_align_count(target_rows(desc) * desc->max_shards) * sizeof(tri_gpu_word_state);
 }
 
 static void run_state(const tri_kernel *kernel, const tri_op_call *call, tri_gpu_value logits, int64_t first,
@@ -34,7 +34,8 @@ static void run_state(const tri_kernel *kernel, const tri_op_call *call, tri_gpu
                                      .width = width,
                                      .first = first,
                                      .words = words,
-                                     .begins = first == 0};
+                                     .begins = first == 0,
+                                     .mixes = desc->op == TRI_OP_CROSS_ENTROPY};
     tri_gpu_valid(call, rows_per_sample(desc), args.valid);
     TRI_GPU_RUN(call, words_state, tri_gpu_blocks_rows(args.rows), 1, 1, args);
 }
@@ -48,7 +49,8 @@ static void run_loss(const tri_kernel *kernel, const tri_op_call *call, int64_t 
                                     .log_sums = call->saved,
                                     .each = target_rows(desc),
                                     .words = words,
-                                    .smoothing = desc->attr.smoothing};
+                                    .smoothing = desc->attr.smoothing,
+                                    .mixes = desc->op == TRI_OP_CROSS_ENTROPY};
     tri_gpu_valid(call, rows_per_sample(desc), args.valid);
     TRI_GPU_RUN(call, words_loss, call->shards, 1, 1, args);
 }
@@ -67,7 +69,8 @@ static void run_slope(const tri_kernel *kernel, const tri_op_call *call, tri_gpu
                                      .first = first,
                                      .words = words,
                                      .smoothing = desc->attr.smoothing,
-                                     .factor = tri_gpu_loss_scale(call)};
+                                     .factor = tri_gpu_loss_scale(call),
+                                     .mixes = desc->op == TRI_OP_CROSS_ENTROPY};
     tri_gpu_valid(call, rows_per_sample(desc), args.valid);
     TRI_GPU_RUN(call, words_slope, tri_gpu_blocks_rows(args.rows), 1, 1, args);
 }
@@ -191,8 +194,8 @@ static void vocab_part_back(const tri_kernel *kernel, const tri_op_call *call, c
                  operand(call->input[0], kernel->desc.input_dtype[0], p->rows * p->width, 1, p->width),
                  operand(leaves, TRI_F32, width * p->width, p->width, 1), width, p->width, p->rows, false,
                  call->shards);
-        tri_gpu_fold(call->queue, leaves, width * p->width, width * p->width, call->parts, call->part_count, out, 1.0f,
-                     kernel->desc.adds);
+        tri_gpu_fold(tri_gpu_queue_of(call->device), leaves, width * p->width, width * p->width, call->parts,
+                     call->part_count, out, 1.0f, kernel->desc.adds);
     }
 }
 
@@ -206,7 +209,7 @@ static void vocab_backward(const tri_kernel *kernel, const tri_op_call *call)
         vocab_part_back(kernel, call, &p, first, width);
     }
     if (call->dinput[0] != NULL) {
-        tri_gpu_cast(call->queue, tri_gpu_dinput(kernel, call, 0),
+        tri_gpu_cast(tri_gpu_queue_of(call->device), tri_gpu_dinput(kernel, call, 0),
                      tri_gpu_value_make((float *)call->scratch + p.dx, TRI_F32), p.rows * p.width * call->shards);
     }
 }

@@ -154,7 +154,7 @@ static void dropout_forward(const tri_kernel *kernel, const tri_op_call *call)
     if (call->training) {
         dropout_run(kernel, call, x, y);
     } else if (x.data != y.data) {
-        tri_gpu_cast(call->queue, y, x, count_all(kernel, call));
+        tri_gpu_cast(tri_gpu_queue_of(call->device), y, x, count_all(kernel, call));
     }
 }
 
@@ -195,7 +195,7 @@ static float *sum_rows(const tri_kernel *kernel, const tri_op_call *call, int64_
 static void pass_down(const tri_kernel *kernel, const tri_op_call *call)
 {
     if (call->dinput[0] != NULL && call->dinput[0] != call->doutput) {
-        tri_gpu_cast(call->queue, tri_gpu_dinput(kernel, call, 0), tri_gpu_doutput(kernel, call),
+        tri_gpu_cast(tri_gpu_queue_of(call->device), tri_gpu_dinput(kernel, call, 0), tri_gpu_doutput(kernel, call),
                      count_all(kernel, call));
     }
 }
@@ -263,11 +263,11 @@ static void positions_backward(const tri_kernel *kernel, const tri_op_call *call
         float *out[TRI_TREE_MAX_PARTS];
         for (int part = 0; part < call->part_count; part++) {
             out[part] = call->dparam[0][part] + first;
-            tri_gpu_fill(call->queue, call->dparam[0][part], 0, first);
-            tri_gpu_fill(call->queue, out[part] + sample, 0, behind);
+            tri_gpu_fill(tri_gpu_queue_of(call->device), call->dparam[0][part], 0, first);
+            tri_gpu_fill(tri_gpu_queue_of(call->device), out[part] + sample, 0, behind);
         }
-        tri_gpu_fold(call->queue, sum_rows(kernel, call, shape->dim[0], sample), sample, sample, call->parts,
-                     call->part_count, out, 1.0f, false);
+        tri_gpu_fold(tri_gpu_queue_of(call->device), sum_rows(kernel, call, shape->dim[0], sample), sample, sample,
+                     call->parts, call->part_count, out, 1.0f, false);
     }
     pass_down(kernel, call);
 }

@@ -47,7 +47,7 @@ const tri_kernel_ops tri_gpu_row_concat = {TRI_GPU_ROW, .op = TRI_OP_CONCAT, .fo
 static void reshape_run(const tri_kernel *kernel, const tri_op_call *call, tri_gpu_value to, tri_gpu_value from)
 {
     if (to.data != NULL && to.data != from.data) {
-        tri_gpu_cast(call->queue, to, from, tri_shape_count(kernel->desc.output) * call->shards);
+        tri_gpu_cast(tri_gpu_queue_of(call->device), to, from, tri_shape_count(kernel->desc.output) * call->shards);
     }
 }
 
@@ -154,7 +154,7 @@ static void embedding_backward(const tri_kernel *kernel, const tri_op_call *call
         return;
     }
     TRI_GPU_RUN(call, words_sort, call->shards, 1, 1, sort);
-    tri_gpu_fill(call->queue, leaves, 0, words * width * call->shards);
+    tri_gpu_fill(tri_gpu_queue_of(call->device), leaves, 0, words * width * call->shards);
     TRI_GPU_RUN(call, words_sum, tri_gpu_blocks_rows(sort.count), call->shards, 1, sum);
     tri_gpu_leaves(kernel, call, 0, leaves, words * width, words * width);
 }

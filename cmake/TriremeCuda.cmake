@@ -1,0 +1,16 @@
+# Kernels for NVIDIA cards as one file that the program carries: native code of three generations, and PTX for later ones.
+# Without nvcc the program has none, and `trireme info` says so. ptxas.txt beside it tells registers and spills.
+option(TRI_CUDA "kernels for NVIDIA cards, where there is an nvcc" ON)
+set(TRI_CUDA_IMAGE "" CACHE INTERNAL "")
+if(TRI_CUDA AND NOT TRI_SANITIZE)
+  find_program(TRI_NVCC nvcc HINTS /usr/local/cuda/bin ENV CUDA_PATH PATH_SUFFIXES bin)
+endif()
+if(TRI_CUDA AND NOT TRI_SANITIZE AND TRI_NVCC)
+  set(TRI_CUDA_IMAGE ${CMAKE_BINARY_DIR}/cuda/kernels.fatbin CACHE INTERNAL "")
+  set(source ${CMAKE_SOURCE_DIR}/src/kernel/gpu)
+  file(GLOB parts CONFIGURE_DEPENDS ${source}/*.cu ${source}/gpu.h ${source}/math.h ${source}/philox.h ${source}/args.h)
+  file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/cuda)
+  add_custom_command(OUTPUT ${TRI_CUDA_IMAGE}
+    COMMAND ${CMAKE_SOURCE_DIR}/cmake/compile_kernels ${TRI_NVCC} ${TRI_CUDA_IMAGE} ${source}/kernels.cu ${CMAKE_SOURCE_DIR}/src
+    DEPENDS ${parts} ${CMAKE_SOURCE_DIR}/cmake/compile_kernels COMMENT "nvcc: kernels for sm_80, sm_90, sm_100" VERBATIM)
+endif()

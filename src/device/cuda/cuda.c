@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * cuda.c: a card as a device: its primary context, one stream, the module of kernels. All work goes through the stream,
+ * in order; the host waits in to_host alone.
+ */
+#include "device/cuda/cuda.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/memory.h"
+#include "base/status.h"
+#include "device/cuda/library.h"
+
+#define OLDEST_CARD 80 /* compute capability of the kernels' oldest code */
+
+#ifdef TRI_CUDA_IMAGE
+/* The file that nvcc made, as it is. */
+__asm__(".pushsection .rodata\n"
+        ".balign 16\n"
+        ".globl tri_cuda_image_bytes\n"
+        ".hidden tri_cuda_image_bytes\n"
+        "tri_cuda_image_bytes:\n"
+        ".incbin \"" TRI_CUDA_IMAGE "\"\n"
+        ".popsection\n");
+extern const char tri_cuda_image_bytes[] __attribute__((visibility("hidden")));
+const void *tri_cuda_image = tri_cuda_image_bytes;
+#else
+const void *tri_cuda_image;
+#endif
+
+typedef struct cuda_state {
+    tri_gpu_queue queue; /* first: device/launch.h */
+    const tri_cuda_calls *calls;
+    int index;
+    cuda_device card;
+    cuda_context context;
+    cuda_module module;
+    cuda_stream stream;
+    cuda_function kernels[TRI_LAUNCH_KERNELS]; /* found when first launched */
+} cuda_state;
+
+static tri_status card_read(const tri_cuda_calls *calls, int index, tri_cuda_card *out)
+{
+    cuda_device card;
+    int major = 0, minor = 0;
+    *out = (tri_cuda_card){.sms = 0};
+    cuda_result result = calls->device_get(&card, index);
+    result = result == 0 ? calls->device_name(out->name, (int)sizeof(out->name), card) : result;
+    result = result == 0 ? calls->device_attribute(&major, CUDA_ATTRIBUTE_MAJOR, card) : result;
+    result = result == 0 ? calls->device_attribute(&minor, CUDA_ATTRIBUTE_MINOR, card) : result;
+    result = result == 0 ? calls->device_attribute(&out->sms, CUDA_ATTRIBUTE_SMS, card) : result;
+    result = result == 0 ? calls->device_memory(&out->memory_nbytes, card) : result;
+    if (result != 0)
+        return tri_fail(TRI_EUNSUPPORTED, "cuda:%d: cannot ask the card: %s", index, tri_cuda_text(calls, result));
+    out->capability = 10 * major + minor;
+    return TRI_OK;
+}
+
+tri_status tri_cuda_cards(tri_cuda_card *cards, int capacity, int *count, int *driver)
+{
+    const tri_cuda_calls *calls;
+    TRI_TRY(tri_cuda_load(&calls));
+    (void)calls->driver_version(driver);
+    (void)calls->device_count(count);
+    for (int i = 0; i < *count && i < capacity; i++)
+        TRI_TRY(card_read(calls, i, &cards[i]));
+    return TRI_OK;
+}
+
+/* A card that failed once fails for ever: the process ends, and the others go on without it. */
+static void must(const cuda_state *s, const char *call, cuda_result result)
+{
+    if (result == 0)
+        return;
+    tri_log(TRI_LOG_ERROR, "cuda:%d: %s failed: %s", s->index, call, tri_cuda_text(s->calls, result));
+    _Exit(1);
+}
+
+static cuda_memory address(const void *memory)
+{
+    return (cuda_memory)(uintptr_t)memory;
+}
+
+/* The context is a thread's own setting. */
+static const cuda_state *enter(const tri_device *device)
+{
+    const cuda_state *s = device->state;
+    must(s, "cuCtxSetCurrent", s->calls->context_set(s->context));
+    return s;
+}
+
+static tri_status cuda_launch(void *arg, const tri_gpu_launch *launch)
+{
+    cuda_state *s = arg;
+    cuda_function *kernel = &s->kernels[launch->kernel];
+    const unsigned x = (unsigned)(launch->grid[0] > 0 ? launch->grid[0] : 1);
+    const unsigned y = (unsigned)(launch->grid[1] > 0 ? launch->grid[1] : 1);
+    const unsigned z = (unsigned)(launch->grid[2] > 0 ? launch->grid[2] : 1);
+    void *args[] = {(void *)(uintptr_t)launch->args};
+    must(s, "cuCtxSetCurrent", s->calls->context_set(s->context));
+    if (!*kernel)
+        must(s, launch->symbol, s->calls->module_function(kernel, s->module, launch->symbol));
+    must(s, launch->symbol,
+         s->calls->launch(*kernel, x, y, z, (unsigned)launch->threads, 1, 1, 0, s->stream, args, NULL));
+    return TRI_OK;
+}
+
+static tri_status open_card(cuda_state *s)
+{
+    tri_cuda_card card;
+    int count = 0;
+    (void)s->calls->device_count(&count);
+    if (s->index >= count)
+        return tri_fail(TRI_EUNSUPPORTED, "cuda:%d: this machine has %d NVIDIA card%s", s->index, count,
+                        count == 1 ? "" : "s");
+    TRI_TRY(card_read(s->calls, s->index, &card));
+    if (card.capability < OLDEST_CARD)
+        return tri_fail(TRI_EUNSUPPORTED, "cuda:%d: %s has compute capability %d.%d: want 8.0 or later", s->index,
+                        card.name, card.capability / 10, card.capability % 10);
+    cuda_result result = s->calls->device_get(&s->card, s->index);
+    result = result == 0 ? s->calls->context_retain(&s->context, s->card) : result;
+    result = result == 0 ? s->calls->context_set(s->context) : result;
+    result = result == 0 ? s->calls->module_load(&s->module, tri_cuda_image) : result;
+    result = result == 0 ? s->calls->stream_create(&s->stream, CUDA_STREAM_NON_BLOCKING) : result;
+    if (result != 0)
+        return tri_fail(TRI_EUNSUPPORTED, "cuda:%d: cannot open %s: %s", s->index, card.name,
+                        tri_cuda_text(s->calls, result));
+    return TRI_OK;
+}
+
+static void cuda_close(tri_device *device)
+{
+    cuda_state *s = device->state;
+    if (s && s->context) {
+        (void)s->calls->context_set(s->context);
+        if (s->stream)
+            (void)s->calls->stream_destroy(s->stream);
+        if (s->module)
+            (void)s->calls->module_unload(s->module);
+        (void)s->calls->context_release(s->card);
+    }
+    tri_free(s);
+    device->state = NULL;
+}
+
+static tri_status cuda_open(tri_device *device)
+{
+    const tri_cuda_calls *calls;
+    if (!tri_cuda_image)
+        return tri_fail(TRI_EUNSUPPORTED, "this build has no CUDA kernels: there was no nvcc");
+    TRI_TRY(tri_cuda_load(&calls));
+    cuda_state *s = tri_alloc_zero(1, sizeof(*s));
+    if (!s)
+        return TRI_ENOMEM;
+    s->queue = (tri_gpu_queue){.launch = cuda_launch, .arg = s};
+    s->calls = calls;
+    s->index = device->index;
+    device->state = s;
+    tri_status status = open_card(s);
+    if (status != TRI_OK)
+        cuda_close(device);
+    return status;
+}
+
+static void *cuda_alloc(const tri_device *device, size_t nbytes)
+{
+    const cuda_state *s = enter(device);
+    cuda_memory memory = 0;
+    const size_t wanted = nbytes > 0 ? nbytes : 1;
+    const cuda_result result = s->calls->memory_alloc(&memory, wanted);
+    if (result == CUDA_OUT_OF_MEMORY) {
+        (void)tri_fail(TRI_ENOMEM, "cuda:%d: cannot allocate %zu bytes: the card's memory is full", s->index, nbytes);
+        return NULL;
+    }
+    must(s, "cuMemAlloc", result);
+    must(s, "cuMemsetD8Async", s->calls->memory_fill(memory, 0, wanted, s->stream));
+    return (void *)(uintptr_t)memory;
+}
+
+static void cuda_free(const tri_device *device, void *memory)
+{
+    if (!memory)
+        return;
+    const cuda_state *s = enter(device);
+    must(s, "cuStreamSynchronize", s->calls->stream_wait(s->stream)); /* who uses it may still run */
+    must(s, "cuMemFree", s->calls->memory_free(address(memory)));
+}
+
+static void cuda_copy(const tri_device *device, void *to, const void *from, size_t nbytes)
+{
+    const cuda_state *s = enter(device);
+    if (nbytes > 0)
+        must(s, "cuMemcpyDtoDAsync", s->calls->copy_within(address(to), address(from), nbytes, s->stream));
+}
+
+static void cuda_to_host(const tri_device *device, void *to, const void *from, size_t nbytes)
+{
+    const cuda_state *s = enter(device);
+    if (nbytes > 0)
+        must(s, "cuMemcpyDtoHAsync", s->calls->copy_to_host(to, address(from), nbytes, s->stream));
+    must(s, "cuStreamSynchronize", s->calls->stream_wait(s->stream));
+}
+
+/* Pageable memory has been read when the call returns. */
+static void cuda_from_host(const tri_device *device, void *to, const void *from, size_t nbytes)
+{
+    const cuda_state *s = enter(device);
+    if (nbytes > 0)
+        must(s, "cuMemcpyHtoDAsync", s->calls->copy_from_host(address(to), from, nbytes, s->stream));
+}
+
+static void cuda_fill(const tri_device *device, void *to, unsigned char byte, size_t nbytes)
+{
+    const cuda_state *s = enter(device);
+    if (nbytes > 0)
+        must(s, "cuMemsetD8Async", s->calls->memory_fill(address(to), byte, nbytes, s->stream));
+}
+
+const tri_device_ops tri_device_cuda = {
+    .name = "cuda",
+    .does = "an NVIDIA card",
+    .kernels = "cuda",
+    .open = cuda_open,
+    .close = cuda_close,
+    .alloc = cuda_alloc,
+    .free = cuda_free,
+    .copy = cuda_copy,
+    .to_host = cuda_to_host,
+    .from_host = cuda_from_host,
+    .fill = cuda_fill,
+};

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * cuda.h: NVIDIA cards: what this machine has, and the kind of devices "cuda".
+ */
+#ifndef TRI_DEVICE_CUDA_CUDA_H
+#define TRI_DEVICE_CUDA_CUDA_H
+
+#include "device/launch.h"
+
+typedef struct tri_cuda_card {
+    char name[128];
+    int capability; /* 90: compute capability 9.0 */
+    int sms;
+    size_t memory_nbytes;
+} tri_cuda_card;
+
+/* Cards of this machine, at most `capacity`; the driver's version as 13000. TRI_EUNSUPPORTED: one sentence says why
+ * there are none. */
+tri_status tri_cuda_cards(tri_cuda_card *cards, int capacity, int *count, int *driver);
+/* The module of kernels that is part of this build; NULL: there was no nvcc. Tests set another one. */
+extern const void *tri_cuda_image;
+
+/* Memory and one stream of a card; its state begins with the queue that takes launches. A call of the driver that fails
+ * ends the process in one line, but for memory that is out: nothing on a card can be trusted after it. */
+extern const tri_device_ops tri_device_cuda;
+
+#endif

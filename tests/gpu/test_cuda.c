@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * test_cuda.c: the CUDA device on the fake libcuda: copies and launches in order on a lazy stream, an op by its row;
+ * and one sentence for each thing that may be wrong.
+ *
+ * test_cuda FAULT SENTENCE: FAULT is that of FAKE_CUDA, or "none".
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/status.h"
+#include "device/cuda/cuda.h"
+#include "kernel/array.h"
+#include "kernel/gpu/flat.h"
+
+#define COUNT 3000
+
+static const char *fault, *sentence;
+
+static tri_device card(int index)
+{
+    return (tri_device){.ops = &tri_device_cuda, .index = index};
+}
+
+static void open_card(tri_device *device)
+{
+    *device = card(0);
+    if (tri_device_cuda.open(device) != TRI_OK)
+        fail_msg("%s", tri_last_error());
+}
+
+/* A kernel, a copy and another kernel before the host waits once. */
+static void work_runs_in_order(void **state)
+{
+    float x[COUNT], y[COUNT];
+    tri_device device;
+    (void)state;
+    open_card(&device);
+    float *a = tri_device_alloc(&device, sizeof x), *b = tri_device_alloc(&device, sizeof x);
+    assert_non_null(a);
+    assert_non_null(b);
+    for (int i = 0; i < COUNT; i++)
+        x[i] = (float)i;
+    tri_device_from_host(&device, a, x, sizeof x);
+    memset(x, 0, sizeof x); /* it has been read */
+    tri_gpu_scale(tri_gpu_queue_of(&device), a, 2, COUNT);
+    tri_device_copy(&device, b, a, sizeof x);
+    tri_array_add(&device, 1, b, a, b, COUNT);
+    tri_device_fill(&device, a, 0, sizeof x);
+    tri_device_to_host(&device, y, b, sizeof x);
+    for (int i = 0; i < COUNT; i++)
+        assert_true(y[i] == (float)(4 * i));
+    tri_device_to_host(&device, y, a, sizeof x);
+    assert_true(y[0] == 0 && y[COUNT - 1] == 0);
+    tri_device_free(&device, a);
+    tri_device_free(&device, b);
+    tri_device_cuda.close(&device);
+}
+
+static void norms_come_to_the_host(void **state)
+{
+    static float x[2 * TRI_NORM_BLOCK];
+    double blocks[2];
+    tri_device device;
+    (void)state;
+    open_card(&device);
+    float *a = tri_device_alloc(&device, sizeof x);
+    x[0] = 3;
+    x[TRI_NORM_BLOCK + 1] = -2;
+    tri_device_from_host(&device, a, x, sizeof x);
+    tri_array_square_blocks(&device, 1, a, 2 * TRI_NORM_BLOCK, blocks);
+    assert_true(blocks[0] == 9 && blocks[1] == 4);
+    tri_device_free(&device, a);
+    tri_device_cuda.close(&device);
+}
+
+/* Linear with a bias, forward, as a graph calls it. */
+static void an_op_runs_by_its_row(void **state)
+{
+    const float x[] = {1, 2, 3, 4}, w[] = {1, 0, 0, 1, 1, 1}, b[] = {10, 20, 30};
+    float y[6];
+    tri_kernel kernel;
+    tri_device device;
+    const int32_t rows = 2;
+    tri_op_desc desc = {.op = TRI_OP_LINEAR,
+                        .attr = {.units = 3, .bias = true},
+                        .input_count = 1,
+                        .input = {tri_shape_make(2, (int64_t[]){2, 2})},
+                        .max_shards = 1,
+                        .threads = 1};
+    (void)state;
+    open_card(&device);
+    assert_int_equal(tri_op_infer(&desc), TRI_OK);
+    assert_int_equal(tri_kernel_plan(device.ops->kernels, &desc, &kernel), TRI_OK);
+    void *memory[] = {tri_device_alloc(&device, sizeof x), tri_device_alloc(&device, sizeof w),
+                      tri_device_alloc(&device, sizeof b), tri_device_alloc(&device, sizeof y)};
+    tri_device_from_host(&device, memory[0], x, sizeof x);
+    tri_device_from_host(&device, memory[1], w, sizeof w);
+    tri_device_from_host(&device, memory[2], b, sizeof b);
+    const tri_op_call call = {.device = &device,
+                              .shards = 1,
+                              .rows = &rows,
+                              .input = {memory[0]},
+                              .param = {memory[1], memory[2]},
+                              .output = memory[3]};
+    tri_kernel_forward(&kernel, &call);
+    tri_device_to_host(&device, y, memory[3], sizeof y);
+    const float want[] = {11, 22, 33, 13, 24, 37};
+    assert_memory_equal(y, want, sizeof want);
+    for (int i = 0; i < 4; i++)
+        tri_device_free(&device, memory[i]);
+    tri_kernel_release(&kernel);
+    tri_device_cuda.close(&device);
+}
+
+static void cards_are_listed(void **state)
+{
+    tri_cuda_card cards[4];
+    int count = 0, driver = 0;
+    (void)state;
+    assert_int_equal(tri_cuda_cards(cards, 4, &count, &driver), TRI_OK);
+    assert_int_equal(count, 2);
+    assert_int_equal(driver, 13000);
+    assert_string_equal(cards[1].name, "Emulated card");
+    assert_int_equal(cards[1].capability, 90);
+    assert_int_equal(cards[1].sms, 132);
+}
+
+static void a_card_that_is_not_there_is_refused(void **state)
+{
+    tri_device device = card(2);
+    (void)state;
+    assert_int_equal(tri_device_cuda.open(&device), TRI_EUNSUPPORTED);
+    assert_string_equal(tri_last_error(), "cuda:2: this machine has 2 NVIDIA cards");
+}
+
+/* What is wrong shows when the card is opened, when memory is asked for, or at a launch, which ends the process. */
+static void a_fault_is_one_sentence(void **state)
+{
+    tri_device device = card(0);
+    (void)state;
+    if (tri_device_cuda.open(&device) != TRI_OK) {
+        assert_string_equal(tri_last_error(), sentence);
+        return;
+    }
+    float *a = tri_device_alloc(&device, 64), *b = tri_device_alloc(&device, 64);
+    if (!b) {
+        assert_string_equal(tri_last_error(), sentence);
+        return;
+    }
+    tri_gpu_scale(tri_gpu_queue_of(&device), a, 2, 16);
+    tri_gpu_scale(tri_gpu_queue_of(&device), b, 2, 16);
+    fail_msg("want '%s', and nothing failed", sentence);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(work_runs_in_order),
+        cmocka_unit_test(norms_come_to_the_host),
+        cmocka_unit_test(an_op_runs_by_its_row),
+        cmocka_unit_test(cards_are_listed),
+        cmocka_unit_test(a_card_that_is_not_there_is_refused),
+    };
+    const struct CMUnitTest faults[] = {cmocka_unit_test(a_fault_is_one_sentence)};
+    fault = argc > 1 ? argv[1] : "none";
+    sentence = argc > 2 ? argv[2] : "";
+    tri_cuda_image = strcmp(fault, "no_kernels") == 0 ? NULL : "the fake asks for none";
+    return strcmp(fault, "none") == 0 ? cmocka_run_group_tests(tests, NULL, NULL)
+                                      : cmocka_run_group_tests(faults, NULL, NULL);
+}
