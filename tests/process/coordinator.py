@@ -100,9 +100,11 @@ class Coordinator(Elastic):
         """All are there; and one was killed, so that the others have to save without each other."""
         for name, killed in (("all", False), ("some", True)):
             run = self.start_running(name, "-n", "3", "--elastic", "1:8", "--alone", "1", *FOR_EVER, "checkpoint.every_epochs=0")
-            self.kill_launcher(run)
-            if killed:
-                self.kill_worker(0)
+            victim = workers_in(self.path)[0]
+            run.process.kill()
+            if killed:  # at once: in a second all of them end
+                os.kill(victim, signal.SIGKILL)
+            run.end()
             self.wait_until_over()
             self.assertIn("there was no launcher for 1 s: this run is saved and ends", self.log(1, name))
             self.assertIn("is saved: --resume continues", "".join(self.log(rank, name) for rank in range(3)))
