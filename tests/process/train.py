@@ -433,7 +433,7 @@ class Train(unittest.TestCase):
             time.sleep(0.01)
         limits = resource.prlimit(process.pid, resource.RLIMIT_FSIZE)
         resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (1, limits[1]))
-        read_until("standard output cannot be written: File too large; the run goes on", "log/rank-0.log: cannot write")
+        read_until("standard output cannot be written: File too large; the run continues", "log/rank-0.log: cannot write")
         resource.prlimit(process.pid, resource.RLIMIT_FSIZE, limits)
         read_until("standard output is written again", "logs of ranks are written again")
         process.send_signal(signal.SIGTERM)
