@@ -43,7 +43,7 @@ static void gpu_add_half(const tri_device *device, int threads, tri_dtype dtype,
                 tri_gpu_value_make(b, dtype), count);
 }
 
-/* Without room for the blocks the norm is NaN: what is wrong with memory is told by who asked for more. */
+/* Without room for the blocks the norm is NaN; whoever asks for more memory next reports that it is out. */
 static void gpu_square_blocks(const tri_device *device, int threads, const float *x, int64_t count, double *blocks)
 {
     const int64_t block_count = tri_int64_ceil(count, TRI_NORM_BLOCK);
