@@ -157,7 +157,7 @@ static inline bool tri_endpoint_is_empty(const endpoint_node *head)
     return head->next == head;
 }
 
-/* ---- queued_message.c: heads, and messages that wait */
+/* ---- endpoint_message.c: heads, and messages that wait */
 void tri_message_encode(const tri_message *message, unsigned char bytes[TRI_MESSAGE_NBYTES]);
 /* TRI_EFORMAT when magic or check are wrong, or the body is longer than the limit. */
 tri_status tri_message_decode(const unsigned char bytes[TRI_MESSAGE_NBYTES], size_t body_limit, tri_message *message);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * queued_message.c: the head of a message to and from 64 bytes, and the messages of a connection that wait to be sent.
+ * endpoint_message.c: the head of a message to and from 64 bytes, and the messages of a connection that wait to be
+ * sent.
  *
  * Those that wait are a heap. What is offered to the way is taken out of it in the order of the wire; after the write
  * all that were not begun go back, so that a message of a higher priority waits for one other at most.

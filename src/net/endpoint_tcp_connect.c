@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * endpoint_tcp_call.c: how two ends of a connection prove to each other that they know the token: who calls, and who is
- * called.
+ * endpoint_tcp_connect.c: how two ends of a connection prove to each other that they know the token: who calls, and who
+ * is called.
  *
  * The hellos of the rendezvous of ranks (handshake.h), between the caller as rank 1 and the listener as rank 0 of a
  * crowd that nobody has counted. A stranger costs a fixed number of bytes and its time is limited; of too many the

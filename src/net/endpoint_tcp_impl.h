@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * endpoint_tcp_impl.h: what endpoint_tcp.c (connections and polling) and endpoint_tcp_call.c (who calls, who is called)
- * share.
+ * endpoint_tcp_impl.h: what endpoint_tcp.c (connections and polling) and endpoint_tcp_connect.c (who calls, who is
+ * called) share.
  *
  * Every descriptor is in one epoll set for good, edge-triggered but for the listeners: what can go on is remembered in
  * the connections, so pausing and waiting for room cost no call.
@@ -62,7 +62,7 @@ tri_status tri_endpoint_tcp_connection(tcp_endpoint *tcp, int fd, tri_tls *tls, 
 /* Notes what can go on, as in the table. */
 tri_status tri_endpoint_tcp_poll(tri_endpoint *endpoint, int64_t deadline_ns);
 
-/* endpoint_tcp_call.c */
+/* endpoint_tcp_connect.c */
 tri_status tri_endpoint_tcp_dial(tri_endpoint *endpoint, const char *address, bool once, int64_t deadline_ns,
                                  tri_connection **out);
 void tri_endpoint_tcp_accept(tcp_endpoint *tcp);

@@ -2,7 +2,7 @@
  *
  * optim.h: steps over slices of the flat store, schedules of the learning rate, clipping.
  *
- * One row per optimizer (tri_optim_table). State arrays lie over the same table of entries as the parameters. A step is
+ * One row per optimizer (TRI_OPTIM_LIST). State arrays lie over the same table of entries as the parameters. A step is
  * elementwise, so any cut into slices gives the same bits; buffers (running statistics) are entries too and follow
  * their own rule: value += momentum (sum / shards - value).
  */
@@ -14,9 +14,10 @@
 #include "base/options.h"
 #include "nn/params.h"
 
-#define tri_optim_kind_words(W)                                                                                        \
-    W(TRI_OPTIM_SGD, "sgd")                                                                                            \
-    W(TRI_OPTIM_ADAM, "adam") W(TRI_OPTIM_ADAMW, "adamw") W(TRI_OPTIM_ADAGRAD, "adagrad") W(TRI_OPTIM_FTRL, "ftrl")
+/* X(A, NAME, name): the choices of optim.name; some file has the row tri_optim_<name>. */
+#define TRI_OPTIM_LIST(X, A)          X(A, SGD, sgd) X(A, ADAM, adam) X(A, ADAMW, adamw) X(A, ADAGRAD, adagrad) X(A, FTRL, ftrl)
+#define TRI_OPTIM_WORD(W, NAME, name) W(TRI_OPTIM_##NAME, #name)
+#define tri_optim_kind_words(W)       TRI_OPTIM_LIST(TRI_OPTIM_WORD, W)
 TRI_ENUM(tri_optim_kind)
 #define tri_decay_scope_words(W) W(TRI_DECAY_ALL, "all") W(TRI_DECAY_WEIGHTS, "weights")
 TRI_ENUM(tri_decay_scope)

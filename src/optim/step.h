@@ -30,8 +30,10 @@ typedef struct tri_optim_ops {
                  int64_t count);
 } tri_optim_ops;
 
-extern const tri_optim_ops tri_optim_sgd, tri_optim_sgd_plain, tri_optim_adam, tri_optim_adamw, tri_optim_adagrad,
-    tri_optim_ftrl;
+#define TRI_OPTIM_EXTERN(A, NAME, name) extern const tri_optim_ops tri_optim_##name;
+TRI_OPTIM_LIST(TRI_OPTIM_EXTERN, )
+#undef TRI_OPTIM_EXTERN
+extern const tri_optim_ops tri_optim_sgd_plain; /* sgd without momentum, which keeps no state */
 
 /* A moving average takes in its newest value with weight `fraction`; kept is 1 - fraction. Near 1 the rounding of kept
  * would shift the average (by 1.7e-4 at beta2 = 0.9999), so that a slow average moves by a fraction of the distance.

@@ -13,11 +13,11 @@ static const tri_option rows[] = {TRI_OPTIM_OPTIONS(TRI_OPTION_ROW)};
 const tri_option_table tri_optim_options =
     TRI_OPTION_TABLE("optim", tri_optim_config, rows, "optimizer and learning rate");
 
-static const tri_optim_ops *const table[] = {[TRI_OPTIM_SGD] = &tri_optim_sgd,
-                                             [TRI_OPTIM_ADAM] = &tri_optim_adam,
-                                             [TRI_OPTIM_ADAMW] = &tri_optim_adamw,
-                                             [TRI_OPTIM_ADAGRAD] = &tri_optim_adagrad,
-                                             [TRI_OPTIM_FTRL] = &tri_optim_ftrl};
+static const tri_optim_ops *const table[] = {
+#define OPTIM_ROW(A, NAME, name) [TRI_OPTIM_##NAME] = &tri_optim_##name,
+    TRI_OPTIM_LIST(OPTIM_ROW, )
+#undef OPTIM_ROW
+};
 
 const char *const *tri_optim_names(void)
 {

@@ -64,7 +64,7 @@ typedef struct tri_plan_cluster {
     int group_count;
 } tri_plan_cluster;
 
-/* Of a file, or of a text with that name. Ends with tri_cluster_fini() whatever is returned. */
+/* Of a file, or of a text with that name. Ends with tri_plan_cluster_fini() whatever is returned. */
 tri_status tri_plan_cluster_load(const char *path, tri_plan_cluster *cluster);
 tri_status tri_plan_cluster_parse(const char *text, size_t nbytes, const char *origin, tri_plan_cluster *cluster);
 void tri_plan_cluster_fini(tri_plan_cluster *cluster);

@@ -15,7 +15,7 @@
 #define PS_NOTE_LIMIT_NBYTES ((size_t)2 << 20)
 
 typedef enum ps_subject {
-    PS_SUBJECT_LOOK,  /* train/features/watch.c: what each did in the last second */
+    PS_SUBJECT_LOOK,  /* train/features/slow_ranks.c: what each did in the last second */
     PS_SUBJECT_TRACE, /* train/features/trace.c: what each did in some steps; those that were given are dropped */
     PS_SUBJECT_COUNT
 } ps_subject;

@@ -7,8 +7,8 @@
  * TRI_INVENTORY_WINDOW elements, so that nobody ever holds a whole that he could not hold. Rank 0 goes along the
  * tensors and the others go along the same ones; nothing is sent but elements.
  */
-#ifndef TRI_TRAIN_INVENTORY_H
-#define TRI_TRAIN_INVENTORY_H
+#ifndef TRI_TRAIN_SHARD_MAP_H
+#define TRI_TRAIN_SHARD_MAP_H
 
 #include <trireme/comm.h>
 

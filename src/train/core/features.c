@@ -39,13 +39,14 @@ static size_t state_room(const tri_feature *feature)
 
 tri_status tri_features_create(tri_job *job)
 {
-    size_t nbytes = (FEATURES + 1) / 2 * 16;
+    const size_t pointers_nbytes = (FEATURES + 1) / 2 * 16; /* rounded up, for what comes behind */
+    size_t nbytes = pointers_nbytes;
     for (int i = 0; i < FEATURES; i++)
         nbytes += state_room(features[i]);
     job->states = tri_alloc_zero(1, nbytes);
     if (!job->states)
         return TRI_ENOMEM;
-    char *at = (char *)job->states + (FEATURES + 1) / 2 * 16;
+    char *at = (char *)job->states + pointers_nbytes;
     for (int i = 0; i < FEATURES; at += state_room(features[i++]))
         if (features[i]->state_nbytes)
             job->states[i] = at;

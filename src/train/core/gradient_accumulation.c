@@ -41,12 +41,12 @@ static int levels_above(const tri_job *job, int64_t shards)
 
 void tri_accumulation_split(tri_job *job)
 {
-    tri_accumulation *waves = &job->accumulation;
-    waves->shards = job->config.train.shards_at_once;
-    if (waves->shards == 0 || waves->shards > job->shard_count)
-        waves->shards = job->mesh.pipeline > 1 ? 1 : job->shard_count;
+    tri_accumulation *accumulation = &job->accumulation;
+    accumulation->shards = job->config.train.shards_at_once;
+    if (accumulation->shards == 0 || accumulation->shards > job->shard_count)
+        accumulation->shards = job->mesh.pipeline > 1 ? 1 : job->shard_count;
     if (job->mesh.pipeline == 1) /* else micro-batches, which the pipeline adds up */
-        waves->levels = levels_above(job, waves->shards);
+        accumulation->levels = levels_above(job, accumulation->shards);
 }
 
 static size_t level_nbytes(const tri_job *job)
@@ -65,42 +65,42 @@ static bool is_free(const tri_job *job)
 
 void tri_accumulation_plan(tri_job *job)
 {
-    tri_accumulation *waves = &job->accumulation;
+    tri_accumulation *accumulation = &job->accumulation;
     size_t planned, plain;
     if (!is_free(job) || job->shard_count == 1)
         return;
     tri_graph_memory(job->graph, &planned, &plain);
     const int levels = levels_above(job, 1);
-    waves->searching = (size_t)levels * level_nbytes(job) <= planned / SCRATCH;
-    if (waves->searching)
-        waves->levels = levels;
+    accumulation->searching = (size_t)levels * level_nbytes(job) <= planned / SCRATCH;
+    if (accumulation->searching)
+        accumulation->levels = levels;
 }
 
 static void scratch_free(tri_job *job)
 {
-    tri_accumulation *waves = &job->accumulation;
-    for (int level = 0; waves->scratch && level < waves->levels; level++)
-        tri_device_free(job->params->device, waves->scratch[level]);
-    tri_free(waves->scratch);
-    waves->scratch = NULL;
+    tri_accumulation *accumulation = &job->accumulation;
+    for (int level = 0; accumulation->scratch && level < accumulation->levels; level++)
+        tri_device_free(job->params->device, accumulation->scratch[level]);
+    tri_free(accumulation->scratch);
+    accumulation->scratch = NULL;
 }
 
 tri_status tri_accumulation_open(tri_job *job)
 {
-    tri_accumulation *waves = &job->accumulation;
-    if (job->ahead && waves->searching) {
-        waves->searching = false;
-        waves->levels = 0;
+    tri_accumulation *accumulation = &job->accumulation;
+    if (job->ahead && accumulation->searching) {
+        accumulation->searching = false;
+        accumulation->levels = 0;
     }
-    if (job->pipeline || (waves->shards == job->shard_count && !waves->searching))
+    if (job->pipeline || (accumulation->shards == job->shard_count && !accumulation->searching))
         return TRI_OK;
-    waves->scratch = tri_alloc_zero((size_t)waves->levels + 1, sizeof(float *));
-    for (int level = 0; waves->scratch && level < waves->levels; level++) {
-        waves->scratch[level] = tri_device_alloc(job->params->device, level_nbytes(job));
-        if (!waves->scratch[level])
+    accumulation->scratch = tri_alloc_zero((size_t)accumulation->levels + 1, sizeof(float *));
+    for (int level = 0; accumulation->scratch && level < accumulation->levels; level++) {
+        accumulation->scratch[level] = tri_device_alloc(job->params->device, level_nbytes(job));
+        if (!accumulation->scratch[level])
             return TRI_ENOMEM;
     }
-    return waves->scratch ? TRI_OK : TRI_ENOMEM;
+    return accumulation->scratch ? TRI_OK : TRI_ENOMEM;
 }
 
 void tri_accumulation_close(tri_job *job)
@@ -111,19 +111,19 @@ void tri_accumulation_close(tri_job *job)
 
 static void search_end(tri_job *job)
 {
-    tri_accumulation *waves = &job->accumulation;
-    waves->searching = false;
-    waves->shards = waves->best;
-    if (waves->shards == job->shard_count) {
+    tri_accumulation *accumulation = &job->accumulation;
+    accumulation->searching = false;
+    accumulation->shards = accumulation->best;
+    if (accumulation->shards == job->shard_count) {
         scratch_free(job);
-        waves->levels = 0;
+        accumulation->levels = 0;
         return;
     }
     tri_log(job->console ? TRI_LOG_INFO : TRI_LOG_DEBUG,
             "%lld of this rank's %lld shards at once are fastest: %.2f ms forward and backward, %.2f with all "
             "(train.shards_at_once=%lld begins so; no bit depends on it)",
-            (long long)waves->shards, (long long)job->shard_count, waves->best_s * 1e3, waves->all_s * 1e3,
-            (long long)waves->shards);
+            (long long)accumulation->shards, (long long)job->shard_count, accumulation->best_s * 1e3,
+            accumulation->all_s * 1e3, (long long)accumulation->shards);
 }
 
 /* The next smaller number to try; 0: there is none. */
@@ -135,25 +135,25 @@ static int64_t next_smaller(const tri_job *job)
 
 void tri_accumulation_step(tri_job *job)
 {
-    tri_accumulation *waves = &job->accumulation;
+    tri_accumulation *accumulation = &job->accumulation;
     const double seconds = job->record.forward + job->record.backward;
-    if (!waves->searching || waves->steps++ == 0)
+    if (!accumulation->searching || accumulation->steps++ == 0)
         return;
-    if (waves->steps == 2 || seconds < waves->least_s)
-        waves->least_s = seconds;
-    if (waves->steps <= TRIES)
+    if (accumulation->steps == 2 || seconds < accumulation->least_s)
+        accumulation->least_s = seconds;
+    if (accumulation->steps <= TRIES)
         return;
-    if (waves->shards == job->shard_count)
-        waves->all_s = waves->least_s;
-    if (waves->best == 0 || waves->least_s < BETTER * waves->best_s) {
-        waves->best = waves->shards;
-        waves->best_s = waves->least_s;
+    if (accumulation->shards == job->shard_count)
+        accumulation->all_s = accumulation->least_s;
+    if (accumulation->best == 0 || accumulation->least_s < BETTER * accumulation->best_s) {
+        accumulation->best = accumulation->shards;
+        accumulation->best_s = accumulation->least_s;
     }
     const int64_t next = next_smaller(job);
-    if (next == 0 || waves->least_s > SLOWER * waves->best_s) {
+    if (next == 0 || accumulation->least_s > SLOWER * accumulation->best_s) {
         search_end(job);
         return;
     }
-    waves->shards = next;
-    waves->steps = 0;
+    accumulation->shards = next;
+    accumulation->steps = 0;
 }

@@ -85,7 +85,7 @@ typedef struct tri_job_memory {
     size_t snapshot;
 } tri_job_memory;
 
-/* What of a state is no array; the same on all ranks (reform_state.c). */
+/* What of a state is no array; the same on all ranks (scalar_state.c). */
 typedef struct tri_scalar_state {
     int64_t step, step_before, first_step, saved_step;
     double loss_scale[3], guard[4];

@@ -173,7 +173,7 @@ static bool judges_by_norm(const tri_job *job)
 static bool norm_is_wanted(const tri_job *job)
 {
     int64_t every = job->config.train.norm_every;
-    if (job->sync->ops->squares) /* costs letters of its own */
+    if (job->sync->ops->squares) /* costs messages of its own */
         return job->config.optim.clip_norm > 0;
     bool read = job->metrics || job->console || job->mesh.model_group || !job->sync->whole;
     return judges_by_norm(job) || (read && every > 0 && job->step % every == 0);
@@ -230,7 +230,7 @@ static tri_status step_judge(tri_job *job)
     return TRI_OK;
 }
 
-/* Of sums that count for nothing nothing stays. */
+/* Sums that do not count leave nothing behind, such as error feedback. */
 static void sums_undo(tri_job *job)
 {
     if (job->sync->ops->undo && tri_sums_may_be_undone(&job->config))

@@ -23,7 +23,7 @@ tri_status tri_job_control_sum(tri_job *job);
 void tri_job_control_read(tri_job *job);
 void tri_job_control_close(tri_job *job);
 bool tri_job_control_travels(const tri_job *job);
-/* step.c: one step, station 5 of the journey. */
+/* step.c: one step. */
 tri_status tri_job_step_run(tri_job *job);
 /* What follows in a step that was interrupted once the weights had moved. */
 tri_status tri_job_step_end(tri_job *job);

@@ -6,8 +6,8 @@
  * A *role* is a place of a layout (stage, tensor rank, share): what a rank there keeps of weights and optimizer state.
  * A *set* is what one process has after one step of one generation: its own role, and the mirror of another rank's.
  */
-#ifndef TRI_TRAIN_ROLES_H
-#define TRI_TRAIN_ROLES_H
+#ifndef TRI_TRAIN_ASSIGNMENT_H
+#define TRI_TRAIN_ASSIGNMENT_H
 
 #include "parallel/mesh.h"
 

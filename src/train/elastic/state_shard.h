@@ -6,8 +6,8 @@
  * An element of a tensor has the same bits in every layout: so a layout takes each element from any rank that had it in
  * an earlier one. All ranks know who has what, and go through the tensors in windows of the same elements.
  */
-#ifndef TRI_TRAIN_STOCK_H
-#define TRI_TRAIN_STOCK_H
+#ifndef TRI_TRAIN_STATE_SHARD_H
+#define TRI_TRAIN_STATE_SHARD_H
 
 #include "optim/optim.h"
 #include "train/checkpointing/shard_map.h"

@@ -90,7 +90,7 @@ static tri_status evaluated(tri_job *job)
         return TRI_OK;
     snprintf(folder, sizeof(folder), "%s/best", job->run_folder ? job->run_folder : "");
     TRI_TRY_IN(tri_job_save_to(job, folder, 1, &saved), "while keeping the best checkpoint");
-    if (!saved) /* save_to() has logged why; or this is another rank */
+    if (!saved) /* tri_job_save_to() has logged why; or this is another rank */
         return TRI_OK;
     tri_string text = {0};
     tri_json json = tri_json_object(&text);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * control_requests.c: what some rank wants of all after a step: a trace of the next ones (SIGUSR2, base/ask.h; from
- * another host a file, at which rank 0 looks once a second), a look at who is slow (watch.c).
+ * another host a file, at which rank 0 looks once a second), a look at who is slow (slow_ranks.c).
  *
  * Wishes travel with the control data of a step, and are the same on all ranks then. Ranks with weights of their own
  * ask each other where their weights meet; workers of parameter servers, by notes (notes.c).

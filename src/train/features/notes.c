@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * notes.c: what workers of parameter servers tell each other, who have no group: what each did since its last look (for
- * watch.c), and which steps all trace, by notes at a server (ps/note.h), each as often as it looks.
+ * slow_ranks.c), and which steps all trace, by notes at a server (ps/note.h), each as often as it looks.
  *
  * The first worker announces a window, so far ahead that all should have looked before it begins. Steps may be faster
  * by then, or a look late: who hears of it too late says so with its trace, and the window is tried again, further

@@ -45,7 +45,7 @@ tri_status tri_job_notes_meet(tri_job *job, const tri_slow_row *own, double step
 /* The first worker, after a window of which some have heard too late: is it tried again, further ahead? */
 bool tri_job_notes_move(tri_job *job, bool late);
 
-/* watch.c: the ranks look at each other; the same on all. */
+/* slow_ranks.c: the ranks look at each other; the same on all. */
 bool tri_job_watch_is_on(const tri_job *job);
 /* Rank 0: it is time; after a step, collective where `look`. */
 bool tri_job_watch_is_due(const tri_job *job);
@@ -55,7 +55,7 @@ void tri_job_watch_add(tri_job *job, double seconds);
 /* For a report that a rank is slow: why, by the last look, which then counts as reported. "": nothing is known. */
 void tri_job_watch_why(tri_job *job, int rank, char *text, int capacity);
 
-/* stragglers.c, called by watch.c: rows of all ranks, of this many steps; collective. */
+/* stragglers.c, called by slow_ranks.c: rows of all ranks, of this many steps; collective. */
 tri_status tri_job_stragglers_judge(tri_job *job, const tri_slow_row *rows, int64_t steps);
 /* live.c: figures of this rank, where somebody wants them. */
 /* What holds this rank up, and why the others wait for it (NULL: they do not). */

@@ -3,7 +3,7 @@
  * stragglers.c: workers that take far longer for their part of a step than the others: named and, if asked, gone.
  *
  * A step takes as long as its slowest worker. What its own part takes each (samples, forward, backward: not what it
- * waits for others) is in the rows of watch.c's looks, which are added up here. What is decided follows from these
+ * waits for others) is in the rows of slow_ranks.c's looks, which are added up here. What is decided follows from these
  * figures alone, so all decide alike. Nothing is judged before some worker has half a second of work to show: less is
  * the noise of a machine that does other things too.
  */

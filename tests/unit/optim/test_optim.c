@@ -56,6 +56,8 @@ static double expect_element(const tri_optim_config *config, double x, double g,
                     : -(m - (m > 0 ? config->l1 : -config->l1)) / ((config->beta + sqrt(sum)) / 0.1 + config->l2);
             continue;
         }
+        assert_true(config->name == TRI_OPTIM_ADAM ||
+                    config->name == TRI_OPTIM_ADAMW); /* a new one: its formula here */
         if (config->name == TRI_OPTIM_ADAM)
             d += decay * x;
         else

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * watch.c: monitor.watch_every_s: the look that the ranks take at each other: who is slow, why (monitor/slow.h), and
- * who is so slow that it may have to go (stragglers.c).
+ * slow_ranks.c: monitor.watch_every_s: the look that the ranks take at each other: who is slow, why (monitor/slow.h),
+ * and who is so slow that it may have to go (stragglers.c).
  *
- * Rank 0 has the clock: when it is time, it says so in the tail of the gradient, so all ranks look after the same step.
- * They gather a row each, and all see the same rows. A rank that is slow three times in a row is reported, once a
- * minute.
+ * Rank 0 has the clock: when it is time, it says so in the control data of the step (tri_control.look), so all ranks
+ * look after the same step. They gather a row each, and all see the same rows. A rank that is slow three times in a row
+ * is reported, once a minute.
  */
 #include <stdio.h>
 
