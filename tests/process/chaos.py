@@ -88,6 +88,7 @@ class Chaos(elastic.Elastic):
                  "train.eval_every_steps=100", *FOR_EVER)
         run = self.tie(*words)
         self.assertTrue(run.wait_for("count for nothing: the run continues from step 0"), run.text())
+        self.assertTrue(run.wait_for(": resumed, step"), run.text())  # by then the best of the steps before is removed
         while run.is_running() and not (self.path / "tie/best/best.json").exists():
             time.sleep(0.01)
         self.check(run, *words)

@@ -78,15 +78,19 @@ def is_held(name):
     return False
 
 
+OWNER = f"TRIREME_TEST_OWNER={os.getpid()}".encode()
+os.environb.update([OWNER.split(b"=")])  # all that we start has it in its environment
+
+
 def leftovers():
-    """Shared memory by name, and processes of ours that still run."""
+    """Shared memory by a name of ours, and processes of this test that still run."""
     names = set(os.listdir("/dev/shm")) if os.path.isdir("/dev/shm") else set()
-    names = {name for name in names if not name.startswith("__KMP_")}  # LLVM's OpenMP, killed before it could clean up
+    names = {name for name in names if "trireme" in name}
     running = set()
     for pid in os.listdir("/proc"):
         if pid.isdigit() and int(pid) != os.getpid():
             try:
-                if os.readlink(f"/proc/{pid}/exe") == TRIREME:
+                if os.readlink(f"/proc/{pid}/exe") == TRIREME and OWNER in pathlib.Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
                     running.add(int(pid))
             except OSError:
                 pass
