@@ -104,6 +104,15 @@ static tri_status lock_open(copy *one)
                         : tri_fail(TRI_EIO, "%s: cannot be opened (storage.cache says where copies go)", one->lock);
 }
 
+/* In place of the lock that is held; without it, none is held. */
+static bool lock_try(const copy *one, int kind)
+{
+    if (flock(one->fd, kind | LOCK_NB) == 0)
+        return true;
+    (void)flock(one->fd, LOCK_UN);
+    return false;
+}
+
 /* Whoever holds it may be fetching many files. */
 static void lock_wait(const copy *one, int kind)
 {
@@ -244,8 +253,11 @@ tri_status tri_cache_fetch(tri_storage *storage, const tri_vector *entries, char
         lock_wait(&one, LOCK_SH);
         if ((complete = tri_fs_exists(one.mark)))
             break;
-        lock_wait(&one, LOCK_EX); /* which lets go of the other one meanwhile */
-        if (!tri_fs_exists(one.mark))
+        /* Two that found nothing may both try to fill it. The one that gets the lock keeps a shared one for as long as
+         * it lives, so the other must not wait for an exclusive one. */
+        if (!lock_try(&one, LOCK_EX))
+            tri_sleep_ns(LOCK_LOOK_NS);
+        else if (!tri_fs_exists(one.mark))
             status = fill(storage, entries, &one);
     }
     if (status == TRI_OK)
