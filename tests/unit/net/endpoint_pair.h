@@ -16,7 +16,7 @@ typedef struct endpoint_way {
 #define ENDPOINT_WAYS 4
 extern const endpoint_way endpoint_ways[ENDPOINT_WAYS];
 
-#define PAIR_WAIT_MS      30000
+#define PAIR_WAIT_MS      120000 /* a hang */
 #define PAIR_EVENTS       4096
 #define PAIR_LIMIT_NBYTES ((size_t)64 << 20)
 

@@ -13,6 +13,12 @@
 
 static unsigned char *much; /* [MUCH_NBYTES] */
 
+/* A hub takes 64 KiB at a time, and each piece a turn. */
+static size_t much_nbytes(const endpoint_pair *pair)
+{
+    return pair->way->over_hub ? (size_t)2 << 20 : MUCH_NBYTES;
+}
+
 static void over_all(void (*body)(endpoint_pair *pair))
 {
     for (int i = 0; i < ENDPOINT_WAYS; i++)
@@ -28,7 +34,7 @@ static void priorities_body(endpoint_pair *pair)
     pair_end *to = &pair->ends[0], *from = &pair->ends[1];
 
     /* It fills the way, so all that follow wait. */
-    pair_send(from, from->connection, 0, 100, much, MUCH_NBYTES);
+    pair_send(from, from->connection, 0, 100, much, much_nbytes(pair));
     PAIR_CHECK(pair, tri_endpoint_poll(from->endpoint, tri_now_ns()) == TRI_OK);
     PAIR_CHECK(pair, tri_connection_queued(from->connection) > 0);
     for (size_t i = 0; i < TRI_COUNT_OF(priorities); i++)
@@ -114,7 +120,7 @@ static void pause_body(endpoint_pair *pair)
 
     tri_connection_pause(to->connection, true);
     for (uint64_t i = 0; i < 4; i++)
-        pair_send(from, from->connection, 0, i, much, MUCH_NBYTES);
+        pair_send(from, from->connection, 0, i, much, much_nbytes(pair));
     queued = tri_connection_queued(from->connection);
     for (int steady = 0; steady < 30; steady++) { /* until the kernel takes no more */
         pair_turn(pair);
@@ -122,7 +128,7 @@ static void pause_body(endpoint_pair *pair)
             steady = 0;
         queued = tri_connection_queued(from->connection);
     }
-    PAIR_CHECK(pair, queued > 3 * MUCH_NBYTES && pair_count(to, PAIR_PLACED) == 0);
+    PAIR_CHECK(pair, queued > 3 * much_nbytes(pair) && pair_count(to, PAIR_PLACED) == 0);
     /* The other direction goes on. */
     pair_send(to, to->connection, 0, 50, much, 1000);
     PAIR_UNTIL(pair, pair_count(from, PAIR_MESSAGE) == 1);
@@ -185,7 +191,7 @@ static void hung_up_body(endpoint_pair *pair)
     pair_send(from, from->connection, 0, 1, much, 10);
     PAIR_UNTIL(pair, pair_count(to, PAIR_MESSAGE) == 1);
     for (uint64_t i = 2; i < 6; i++)
-        pair_send(from, from->connection, 0, i, much, MUCH_NBYTES);
+        pair_send(from, from->connection, 0, i, much, much_nbytes(pair));
     pair_turn(pair);
     tri_connection_close(from->connection);
     PAIR_CHECK(pair, pair_count(from, PAIR_SENT) == 5);
@@ -218,8 +224,8 @@ static void hung_up_in_the_midst_body(endpoint_pair *pair)
         int messages = pair_count(to, PAIR_MESSAGE);
 
         for (uint64_t i = 0; i < 3; i++) {
-            pair_send(from, from->connection, 0, 10 + i, much, MUCH_NBYTES);
-            pair_send(to, to->connection, 0, 20 + i, much, MUCH_NBYTES);
+            pair_send(from, from->connection, 0, 10 + i, much, much_nbytes(pair));
+            pair_send(to, to->connection, 0, 20 + i, much, much_nbytes(pair));
         }
         for (int i = 0; i < round; i++)
             pair_turn(pair);
@@ -290,7 +296,7 @@ static void hang_up_inside_body(endpoint_pair *pair)
         int messages = pair_count(to, PAIR_MESSAGE), opened = pair_count(to, PAIR_OPENED);
 
         pair_send(from, from->connection, 0, id, much, 3000);
-        pair_send(from, from->connection, 0, id, much, MUCH_NBYTES);
+        pair_send(from, from->connection, 0, id, much, much_nbytes(pair));
         PAIR_UNTIL(pair, pair_count(from, PAIR_CLOSED) == (int)id + 1);
         PAIR_CHECK(pair, pair_count(from, PAIR_SENT) == 2 * (int)id + 2);
         PAIR_CHECK(pair, pair_count(to, PAIR_MESSAGE) == messages + (hang_up_at == PAIR_MESSAGE));
@@ -341,8 +347,8 @@ static void left_body(endpoint_pair *pair)
     /* Messages of who leaves in good order come, also those that were queued; then the end. */
     for (uint64_t i = 0; i < 100; i++)
         pair_send(from, from->connection, 0, i, much, 300);
-    pair_send(to, to->connection, 0, 7, much, MUCH_NBYTES);
-    pair_send(to, to->connection, 0, 8, much, MUCH_NBYTES);
+    pair_send(to, to->connection, 0, 7, much, much_nbytes(pair));
+    pair_send(to, to->connection, 0, 8, much, much_nbytes(pair));
     tri_endpoint_close(from->endpoint);
     from->endpoint = NULL;
     PAIR_CHECK(pair, pair_count(from, PAIR_SENT) == 100 && pair_count(from, PAIR_CLOSED) == 1);
