@@ -31,7 +31,7 @@ static const char *const environment[][2] = {
      "place of this process, set by trireme launch"},
     {"TRIREME_STORE, TRIREME_TOKEN", "where the ranks meet (tcp://host:port, file:///folder or etcd://host:port) and "
                                      "the job's secret; override any starter's"},
-    {"TRIREME_STARTS, TRIREME_FOUNDERS, TRIREME_BEAT", "of a worker of an elastic job, set by its launcher"},
+    {"TRIREME_STARTS, TRIREME_INITIAL_MEMBERS, TRIREME_BEAT", "of a worker of an elastic job, set by its launcher"},
     {"RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT", "torchrun, Kubeflow"},
     {"OMPI_COMM_WORLD_*, PMIX_NAMESPACE", "mpirun of Open MPI"},
     {"PMI_RANK, PMI_SIZE, MPI_LOCALRANKID, MPI_LOCALNRANKS", "mpirun of MPICH"},
@@ -98,7 +98,7 @@ static void print_cards(void)
                (double)cards[i].memory_nbytes / (1 << 30));
     if (count >= 0)
         printf("gpu driver  for CUDA %d.%d; this build has %s\n", driver / 1000, driver % 1000 / 10,
-               tri_cuda_image ? "kernels, which nothing trains with yet" : "no kernels: there was no nvcc");
+               tri_cuda_image ? "kernels, which nothing trains with yet" : "no kernels");
 }
 
 static tri_status print_cards_json(tri_json *json)

@@ -46,7 +46,7 @@ typedef struct recovery {
     bool by_seed;                /* the layout follows from the seed */
     fleet_result sum;            /* of all: numbers added, the largest of peaks and times */
     int64_t done, failed;
-    int64_t start_ns, told_ns;
+    int64_t start_ns, reported_ns;
 } recovery;
 
 static tri_status number_read(const char *flag, const char *text, int64_t otherwise, int64_t low, int64_t high,
@@ -104,7 +104,7 @@ static void add(recovery *all, const fleet_result *one)
     sum->cuts += one->cuts;
     sum->joins += one->joins;
     sum->leaves += one->leaves;
-    sum->begun_anew += one->begun_anew;
+    sum->begun_again += one->begun_again;
     sum->replaced += one->replaced;
     sum->lost += one->lost;
     sum->misfits += one->misfits;
@@ -122,9 +122,9 @@ static void add(recovery *all, const fleet_result *one)
 static void tell_progress(recovery *all)
 {
     int64_t now_ns = tri_now_ns();
-    if (now_ns - all->told_ns < PROGRESS_NS)
+    if (now_ns - all->reported_ns < PROGRESS_NS)
         return;
-    all->told_ns = now_ns;
+    all->reported_ns = now_ns;
     fprintf(stderr, "%lld of %lld seeds, %lld failed, %.1f seeds a minute\n", (long long)all->done,
             (long long)all->seeds, (long long)all->failed,
             (double)all->done / ((double)(now_ns - all->start_ns) / 60e9));
@@ -179,7 +179,7 @@ static tri_status layout_choose(recovery *all)
 
 static tri_status seeds_run(recovery *all)
 {
-    all->start_ns = all->told_ns = tri_now_ns();
+    all->start_ns = all->reported_ns = tri_now_ns();
     for (int64_t i = 0; i < all->seeds && !tri_stop_signal(); i++) {
         fleet_result one;
         all->one.seed = (uint64_t)(all->first + i);
@@ -200,7 +200,7 @@ static tri_status end_tell(const recovery *all)
     printf("%lld seeds of %d workers: %lld generations, %d killed, %d stopped, %d links cut, %d left, %d joined, %d "
            "runs restarted, %.2f s at most without a step, %.1f MiB at most, %lld failed\n",
            (long long)all->done, all->one.ranks, (long long)sum->generations, sum->kills, sum->stops, sum->cuts,
-           sum->leaves, sum->joins, sum->begun_anew, (double)sum->longest_ns / 1e9, (double)sum->peak_nbytes / 0x1p20,
+           sum->leaves, sum->joins, sum->begun_again, (double)sum->longest_ns / 1e9, (double)sum->peak_nbytes / 0x1p20,
            (long long)all->failed);
     if (sum->troubles > 0)
         printf("%d times links were late or lost packets, a processor was slow, a clock wrong, a frame damaged or a "

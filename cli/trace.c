@@ -83,7 +83,7 @@ static tri_status slot_read(const json_t *args, tri_slot *slot, const char *path
     return tri_vector_push(&view->slots.items, slot) ? TRI_OK : TRI_ENOMEM;
 }
 
-static tri_status deed_read(const json_t *event, const char *path, size_t number, trace_view *view)
+static tri_status operation_read(const json_t *event, const char *path, size_t number, trace_view *view)
 {
     const json_t *args = json_object_get(event, "args");
     const char *name = json_string_value(json_object_get(event, "name"));
@@ -114,7 +114,7 @@ static tri_status event_read(const json_t *event, const char *path, size_t numbe
     int64_t pid = json_integer_value(rank);
     if (kind && strcmp(kind, "server") == 0 && json_is_number(start) && json_is_number(lasts) &&
         json_number_value(lasts) >= 0)
-        return deed_read(event, path, number, view);
+        return operation_read(event, path, number, view);
     if (!name || !kind || !json_is_number(start) || !json_is_number(lasts) || !json_is_integer(rank) || pid < 0 ||
         pid >= view->count || json_number_value(lasts) < 0)
         return tri_fail(TRI_EFORMAT, "%s: event %zu: want name, cat, ts, dur (not negative) and pid (a rank below %d)",

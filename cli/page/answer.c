@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * answer.c: what the page asks for, as JSON: a summary of each run, and stretches of its columns as as many points as a
+ * answer.c: what the page asks for, as JSON: a summary of each run, and stretches of its columns in as many points as a
  * screen can show, whatever the length of the run.
  */
 #include <math.h>

@@ -27,8 +27,8 @@ struct tri_page_server {
     tri_page page;
     tri_http *http;
     tri_thread *reader;
-    int64_t told_ns;
-    bool told_of_rows;
+    int64_t reported_ns;
+    bool reported_rows;
 };
 
 /* --- the lock --- */
@@ -121,11 +121,11 @@ static bool turn(void *arg, tri_http *http)
 {
     tri_page_server *server = (tri_page_server *)arg;
     const int64_t now_ns = tri_now_ns();
-    const bool first = !server->told_of_rows && has_rows(&server->page); /* who waits for it hears of it at once */
-    if (first || now_ns - server->told_ns >= TELL_NS) {
+    const bool first = !server->reported_rows && has_rows(&server->page); /* who waits for it hears of it at once */
+    if (first || now_ns - server->reported_ns >= TELL_NS) {
         tri_string text = {0};
-        server->told_ns = now_ns;
-        server->told_of_rows = server->told_of_rows || first;
+        server->reported_ns = now_ns;
+        server->reported_rows = server->reported_rows || first;
         if (tri_page_tell(&server->page, &text) == TRI_OK)
             tri_http_push(http, tri_string_text(&text), text.nbytes);
         tri_string_fini(&text);

@@ -94,12 +94,12 @@ bool tri_top_planned(const char *run, int64_t *epochs, int64_t *steps)
 
 void tri_top_length_reckon(tri_top *top)
 {
-    if (!top->has_config || top->steps_told || top->seen == 0 || !(top->last.epoch > 0))
+    if (!top->has_config || top->steps_reported || top->seen == 0 || !(top->last.epoch > 0))
         return;
     int64_t all = llround((double)(top->last.step + 1) / top->last.epoch * (double)top->epochs);
     if (top->steps == 0 || all < top->steps)
         top->steps = all;
-    top->steps_told = true;
+    top->steps_reported = true;
 }
 
 void tri_top_length_find(tri_top *top)

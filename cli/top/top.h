@@ -46,7 +46,7 @@ typedef struct tri_top {
     int slow_rank;         /* whom the others wait for, as it was reported last, */
     char slow_cause[16];   /* and why; "": it was not */
     int64_t epochs, steps; /* of the whole run; steps 0: not known */
-    bool has_config, steps_told;
+    bool has_config, steps_reported;
     tri_vector ranks;  /* tri_top_rank, by rank */
     tri_vector splits; /* tri_top_split, by rank */
 } tri_top;

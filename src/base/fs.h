@@ -92,7 +92,7 @@ tri_status tri_fs_file_close(tri_fs_file *file);
 /* A large file that is read once: its bytes do not stay in the system's memory, where that can be. */
 typedef struct tri_fs_reader tri_fs_reader;
 tri_status tri_fs_reader_open(const char *path, tri_fs_reader **out);
-/* At least one and at most `nbytes` bytes from `at` on, valid until the next look; TRI_EIO where the file has none. */
+/* At least one and at most `most` bytes from `at` on, valid until the next look; TRI_EIO where the file has none. */
 tri_status tri_fs_reader_look(tri_fs_reader *reader, uint64_t at, size_t most, const void **bytes, size_t *nbytes);
 void tri_fs_reader_close(tri_fs_reader *reader);
 

@@ -20,12 +20,29 @@ static size_t scheme_nbytes(const char *path)
     return strncmp(path + nbytes, "://", 3) == 0 ? nbytes : 0;
 }
 
+char *tri_url_label(const char *url)
+{
+    const char *host = url + scheme_nbytes(url) + strlen("://"), *at = memchr(host, '@', strcspn(host, "/"));
+    const char *rest = at != NULL ? at + 1 : host;
+    const size_t length = strncmp(url, "s3:", 3) == 0 ? strlen(rest) : strcspn(rest, "?");
+    return tri_format("%.*s%.*s", (int)(host - url), url, (int)length, rest);
+}
+
+static tri_status scheme_fail(const char *url, const char *wanted)
+{
+    char *label = tri_url_label(url);
+    tri_status status = tri_fail(TRI_ECONFIG, "%.400s: want %s, got the URL scheme %.*s://", label ? label : "a URL",
+                                 wanted, (int)scheme_nbytes(url), url);
+    tri_free(label);
+    return status;
+}
+
 tri_status tri_path_check(const char *path)
 {
     size_t nbytes = scheme_nbytes(path);
     if (nbytes == 0)
         return TRI_OK;
-    return tri_fail(TRI_ECONFIG, "%.400s: want a local path, got the URL scheme %.*s://", path, (int)nbytes, path);
+    return scheme_fail(path, "a local path");
 }
 
 bool tri_path_is_url(const char *path)
@@ -43,8 +60,7 @@ tri_status tri_place_check(const char *place)
     size_t nbytes = scheme_nbytes(place);
     if (nbytes == 0 || tri_path_is_url(place))
         return TRI_OK;
-    return tri_fail(TRI_ECONFIG, "%.400s: want a path, s3://, http:// or https://, got the URL scheme %.*s://", place,
-                    (int)nbytes, place);
+    return scheme_fail(place, "a path, s3://, http:// or https://");
 }
 
 bool tri_path_ends_in(const char *path, const char *ending)

@@ -26,11 +26,6 @@ void tri_sim_alarm_close(tri_sim_alarm *alarm)
     tri_fiber_now->sim->alarms--;
 }
 
-bool tri_sim_alarm_is_set(const tri_sim_alarm *alarm)
-{
-    return alarm->timer_index != SIZE_MAX;
-}
-
 void tri_sim_alarm_set(tri_sim_alarm *alarm, int64_t at_ns)
 {
     tri_timer_set(tri_fiber_now->sim, &alarm->timer_index, NULL, at_ns);

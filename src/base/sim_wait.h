@@ -20,7 +20,6 @@ typedef struct tri_sim_alarm {
 tri_status tri_sim_alarm_open(tri_sim_alarm *alarm, void (*ring)(void *arg), void *arg);
 /* Also after the simulation. */
 void tri_sim_alarm_close(tri_sim_alarm *alarm);
-bool tri_sim_alarm_is_set(const tri_sim_alarm *alarm);
 /* From now on at that time alone. */
 void tri_sim_alarm_set(tri_sim_alarm *alarm, int64_t at_ns);
 

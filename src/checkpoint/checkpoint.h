@@ -56,8 +56,8 @@ typedef struct tri_checkpoint_levels {
 } tri_checkpoint_levels;
 /* What the options say, those of the list behind the run's own. */
 tri_status tri_checkpoint_levels_read(const tri_checkpoint_config *config, tri_checkpoint_levels *levels);
-/* The folder of a level's checkpoints for a run folder; tri_free() it. */
-char *tri_checkpoint_level_folder(const tri_checkpoint_level *level, const char *run_folder);
+/* The folder of a level's checkpoints for a run folder: *folder (tri_free), NULL on failure. */
+tri_status tri_checkpoint_level_folder(const tri_checkpoint_level *level, const char *run_folder, char **folder);
 /* The folders of a run's checkpoints, its own first; further places that are another run's are left out. Fini it. */
 typedef struct tri_checkpoint_folders {
     char *items[TRI_CHECKPOINT_MAX_LEVELS];

@@ -106,19 +106,19 @@ static char *run_name(const char *run_folder)
 }
 
 /* TO/RUN, so that runs do not meet there. */
-char *tri_checkpoint_level_folder(const tri_checkpoint_level *level, const char *run_folder)
+tri_status tri_checkpoint_level_folder(const tri_checkpoint_level *level, const char *run_folder, char **folder)
 {
     size_t nbytes = strlen(run_folder);
     while (nbytes > 1 && run_folder[nbytes - 1] == '/')
         nbytes--;
     if (!level->to[0])
-        return tri_format("%.*s/checkpoints", (int)nbytes, run_folder);
-    char *name = run_name(run_folder), *place = name ? tri_format("%s/%s", level->to, name) : NULL, *folder = NULL;
-    if (place && tri_mirror_folder(place, &folder) != TRI_OK)
-        folder = NULL;
+        return (*folder = tri_format("%.*s/checkpoints", (int)nbytes, run_folder)) ? TRI_OK : TRI_ENOMEM;
+    char *name = run_name(run_folder), *place = name ? tri_format("%s/%s", level->to, name) : NULL;
+    *folder = NULL;
+    tri_status status = place ? tri_mirror_folder(place, folder) : TRI_ENOMEM;
     tri_free(name);
     tri_free(place);
-    return folder;
+    return status;
 }
 
 tri_status tri_checkpoint_folders_find(const tri_checkpoint_config *config, const char *run_folder,
@@ -128,8 +128,8 @@ tri_status tri_checkpoint_folders_find(const tri_checkpoint_config *config, cons
     *out = (tri_checkpoint_folders){0};
     tri_status status = tri_checkpoint_levels_read(config, &levels);
     for (int i = 0; i < levels.count && status == TRI_OK; i++) {
-        char *folder = tri_checkpoint_level_folder(&levels.items[i], run_folder);
-        status = folder ? TRI_OK : TRI_ENOMEM;
+        char *folder;
+        status = tri_checkpoint_level_folder(&levels.items[i], run_folder, &folder);
         if (folder && i > 0 && tri_checkpoint_is_others(folder, run_folder))
             tri_free(folder);
         else

@@ -45,7 +45,7 @@ typedef struct tri_cluster_place {
     bool counts_local; /* the starter does not tell local_world */
     int servers;       /* TRIREME_SERVERS, or the tasks of type ps: as many of the last ranks */
     int starts; /* TRIREME_STARTS: of a job whose processes come and go, how often this rank was started before; -1 */
-    int initial_members; /* TRIREME_FOUNDERS: how many make its first generation; world where nobody says */
+    int initial_members; /* TRIREME_INITIAL_MEMBERS: how many make its first generation; world where nobody says */
     char beat[96];       /* TRIREME_BEAT: key that the launcher changes while it lives; "": it serves the store */
     char store_url[1400];
     const char *host_from; /* the variable that names the host of rank 0, for messages; NULL: none does */

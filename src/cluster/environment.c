@@ -469,9 +469,9 @@ tri_status tri_cluster_detect(tri_cluster_lookup lookup, void *arg, tri_cluster_
     if (tri_environment_has(lookup, arg, "TRIREME_SERVERS"))
         TRI_TRY(tri_environment_int(lookup, arg, "TRIREME_SERVERS", 0, place->world - 1, &place->servers));
     place->initial_members = place->world;
-    if (tri_environment_has(lookup, arg, "TRIREME_FOUNDERS"))
-        TRI_TRY(
-            tri_environment_int(lookup, arg, "TRIREME_FOUNDERS", 1, TRI_ENVIRONMENT_RANKS, &place->initial_members));
+    if (tri_environment_has(lookup, arg, "TRIREME_INITIAL_MEMBERS"))
+        TRI_TRY(tri_environment_int(lookup, arg, "TRIREME_INITIAL_MEMBERS", 1, TRI_ENVIRONMENT_RANKS,
+                                    &place->initial_members));
     if (tri_environment_has(lookup, arg, "TRIREME_BEAT"))
         snprintf(place->beat, sizeof place->beat, "%s", lookup("TRIREME_BEAT", arg));
     if (place->servers > 0 && place->servers >= place->world)

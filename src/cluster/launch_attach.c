@@ -3,7 +3,8 @@
  * launch_attach.c: a launcher that takes over the ranks of one that was killed, by the journal that both have.
  *
  * Keys: command (the words of the first launcher, each with a 0 byte), folder (it was started in), job (what ranks were
- * reported), hosts, process/<rank> ("<starts> <pid> <start time>" of one that has not been seen to end; on another host
+ * given: token, ports, counts), hosts, process/<rank> ("<starts> <pid> <start time>" of one that has not been seen to
+ * end; on another host
  * "<starts> <1: it was begun> 0"), seen/<rank>/<stream>
  * (bytes of its output that were passed on), restarted. A process is known again by its start time: numbers come twice.
  * Its exit code, which only a parent gets, it leaves itself, in log/rank-N.exit.
@@ -285,7 +286,7 @@ static bool is_worth_it(launch *job)
     return any || reported;
 }
 
-static tri_status begin_anew(launch *job)
+static tri_status begin_again(launch *job)
 {
     if (job->config->attach)
         return tri_fail(TRI_ENOTFOUND, "%s: want a run whose launcher was killed and whose workers go on, found none",
@@ -310,11 +311,11 @@ static tri_status begin_anew(launch *job)
 tri_status tri_launch_journal_open(launch *job)
 {
     if (job->config->attach && !tri_fs_exists(job->config->journal))
-        return begin_anew(job);
+        return begin_again(job);
     TRI_TRY(tri_journal_open(job->config->journal, &job->start.journal));
     TRI_TRY(tri_journal_each(job->start.journal, job_take, job));
     TRI_TRY(tri_journal_each(job->start.journal, entry_take, job));
-    return is_worth_it(job) ? TRI_OK : begin_anew(job);
+    return is_worth_it(job) ? TRI_OK : begin_again(job);
 }
 
 tri_status tri_launch_journal_begin(launch *job)

@@ -67,7 +67,7 @@ static tri_status settings_make(const launch_start *start, const launch_rank *ra
     if (start->config->elastic)
         TRI_TRY(text_push(settings, tri_format("TRIREME_STARTS=%d", rank->starts)));
     if (start->initial_members > 0)
-        TRI_TRY(text_push(settings, tri_format("TRIREME_FOUNDERS=%d", start->initial_members)));
+        TRI_TRY(text_push(settings, tri_format("TRIREME_INITIAL_MEMBERS=%d", start->initial_members)));
     if (start->beat[0])
         TRI_TRY(text_push(settings, tri_format("TRIREME_BEAT=%s", start->beat)));
     TRI_TRY(text_push(settings, tri_format("MASTER_ADDR=%s", start->master)));

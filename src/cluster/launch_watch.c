@@ -297,7 +297,8 @@ static bool has_no_connection(const launch_rank *rank, const tri_launch_result *
 static void cause_tell(launch *job, tri_launch_result *cause)
 {
     launch_rank *rank = &job->ranks[cause->rank - job->first];
-    const char *others = job->alive > 0 && !job->signal_passed ? "; stopping the others" : "";
+    bool stops = job->alive > 0 && !job->signal_passed && !job->stopping;
+    const char *others = stops ? "; stopping the others" : "";
     const char *shell = tri_launch_shell_name(job->config);
 
     if (cause->signal) {
@@ -325,13 +326,19 @@ static bool was_asked(const launch *job, const tri_launch_result *end)
     return job->config->elastic && job->signal_passed && end->exit_code == 128 + SIGINT;
 }
 
-/* One rank found a configuration that cannot be, another lost it as a peer and ended first: the job's code is that of
- * the configuration, whichever was faster. Who was asked to stop keeps the code of that. */
-static void code_settle(launch *job, const tri_launch_result *end)
+/* A rank that lost a peer may end, and be seen, before that peer: the cause is the peer's death by a signal that was
+ * not ours, or a configuration that cannot be, whichever was faster. Who was asked to stop keeps the code of that. */
+static void cause_settle(launch *job, tri_launch_result *end)
 {
-    if (job->stopping && !job->signal_passed && job->result->rank >= 0 && job->result->signal == 0 &&
-        end->signal == 0 && end->exit_code == TRI_LAUNCH_CONFIG_CODE)
+    if (!job->stopping || job->signal_passed || job->result->rank < 0 || job->result->signal)
+        return;
+    if (!end->signal && end->exit_code == TRI_LAUNCH_CONFIG_CODE) {
         job->result->exit_code = TRI_LAUNCH_CONFIG_CODE;
+    } else if (end->signal && end->signal != SIGTERM && !job->killing &&
+               job->result->exit_code == TRI_LAUNCH_PEER_CODE) {
+        cause_tell(job, end);
+        *job->result = *end;
+    }
 }
 
 static void ends_check(launch *job)
@@ -358,7 +365,7 @@ static void ends_check(launch *job)
             continue;
         if (!has_no_connection(rank, &end) && tri_launch_loss_bear(job, rank, &end))
             continue;
-        code_settle(job, &end);
+        cause_settle(job, &end);
         if (cause_weight(&end) > cause_weight(&cause))
             cause = end;
     }

@@ -25,6 +25,8 @@ const tri_device_ops *tri_device_at(size_t i)
     return i < TRI_COUNT_OF(kinds) ? kinds[i] : NULL;
 }
 
+#define MOST_DEVICES 1024 /* of a kind */
+
 /* "cuda:1" of a kind named "cuda". */
 static bool word_is(const char *word, const char *name, int *index)
 {
@@ -37,8 +39,9 @@ static bool word_is(const char *word, const char *name, int *index)
         return true;
     if (word[nbytes] != ':' || word[nbytes + 1] < '0' || word[nbytes + 1] > '9')
         return false;
-    *index = (int)strtol(word + nbytes + 1, &end, 10);
-    return *end == 0 && *index < 1024;
+    const long number = strtol(word + nbytes + 1, &end, 10);
+    *index = (int)number;
+    return *end == 0 && number < MOST_DEVICES;
 }
 
 static tri_status kind_find(const char *word, const tri_device_ops **ops, int *index)
@@ -46,13 +49,14 @@ static tri_status kind_find(const char *word, const tri_device_ops **ops, int *i
     if (strcmp(word, "auto") == 0)
         word = TRI_AUTO_DEVICE;
     for (size_t i = 0; i < TRI_COUNT_OF(kinds); i++)
-        if (word_is(word, kinds[i]->name, index)) {
+        if (word_is(word, kinds[i]->name, index) && (*index == 0 || kinds[i]->open)) { /* there is one host */
             *ops = kinds[i];
             return TRI_OK;
         }
     if (word_is(word, "cuda", index))
-        return tri_fail(TRI_ECONFIG, "want auto or cpu, got %s: this build has no CUDA device", word);
-    return tri_fail(TRI_ECONFIG, "want auto, cpu, cuda or cuda:N, got '%s'", word);
+        return tri_fail(TRI_ECONFIG, "want auto or cpu, got %s: nothing trains on a GPU yet (trireme info lists cards)",
+                        word);
+    return tri_fail(TRI_ECONFIG, "want auto or cpu, got '%s'", word);
 }
 
 tri_status tri_device_open(const char *word, tri_device **out)

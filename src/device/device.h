@@ -11,9 +11,9 @@
 #ifndef TRI_DEVICE_DEVICE_H
 #define TRI_DEVICE_DEVICE_H
 
+#include "base/status.h"
 #include <stdbool.h>
 #include <stddef.h>
-#include <trireme/status.h>
 
 typedef struct tri_device tri_device;
 
@@ -66,9 +66,11 @@ void tri_device_to_host(const tri_device *device, void *to, const void *from, si
 void tri_device_from_host(const tri_device *device, void *to, const void *from, size_t nbytes);
 void tri_device_fill(const tri_device *device, void *to, unsigned char byte, size_t nbytes);
 
-/* For kernels and loops that run on the host's processor, and nobody else: where they find memory of the device. */
+/* For kernels and loops that run on the host's processor, and nobody else: where they find memory of the device. Not of
+ * one whose memory the host cannot reach. */
 static inline void *tri_device_mapped(const tri_device *device, const void *memory)
 {
+    TRI_ASSERT(device->ops->mapped || device->ops->shares_host);
     return device->ops->mapped ? device->ops->mapped(device, memory) : (void *)(size_t)memory;
 }
 

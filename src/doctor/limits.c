@@ -15,7 +15,7 @@
 #define SPACE_OF_RANK   (4 * TRI_GIB)
 
 /* How a limit of this shell is raised: by itself up to the hard one, above by root. */
-static void mend_limit(tri_finding *finding, const char *flag, const char *resource, const char *value, bool allowed)
+static void fix_limit(tri_finding *finding, const char *flag, const char *resource, const char *value, bool allowed)
 {
     if (allowed)
         TRI_FINDING_SET(finding->fix, "ulimit %s %s", flag, value);
@@ -56,7 +56,7 @@ void tri_check_open_files(const tri_machine *machine, tri_finding *finding)
         return;
     finding->result = soft < least ? TRI_RESULT_FAIL : TRI_RESULT_WARN;
     snprintf(text, sizeof text, "%lld", (long long)wanted);
-    mend_limit(finding, "-n", "nofile", text, hard >= wanted);
+    fix_limit(finding, "-n", "nofile", text, hard >= wanted);
 }
 
 void tri_check_processes(const tri_machine *machine, tri_finding *finding)
@@ -74,7 +74,7 @@ void tri_check_processes(const tri_machine *machine, tri_finding *finding)
     if (soft < wanted) {
         finding->result = soft < least ? TRI_RESULT_FAIL : TRI_RESULT_WARN;
         snprintf(text, sizeof text, "%lld", (long long)wanted);
-        mend_limit(finding, "-u", "nproc", text, hard >= wanted);
+        fix_limit(finding, "-u", "nproc", text, hard >= wanted);
     }
     if (!tri_machine_cgroup(machine, "pids", "pids.max", "pids.max", &group))
         return;
@@ -99,7 +99,7 @@ void tri_check_locked_memory(const tri_machine *machine, tri_finding *finding)
     if (soft >= LOCKED_NBYTES)
         return;
     finding->result = TRI_RESULT_NOTE;
-    mend_limit(finding, "-l", "memlock", "unlimited", hard == TRI_NO_LIMIT);
+    fix_limit(finding, "-l", "memlock", "unlimited", hard == TRI_NO_LIMIT);
 }
 
 void tri_check_address_space(const tri_machine *machine, tri_finding *finding)
@@ -119,7 +119,7 @@ void tri_check_address_space(const tri_machine *machine, tri_finding *finding)
         TRI_FINDING_SET(finding->found, "%s of %s for each process", tri_bytes_print(soft).text,
                         i == 0 ? "addresses" : "data");
         finding->result = soft < SPACE_OF_RANK / 4 ? TRI_RESULT_FAIL : TRI_RESULT_WARN;
-        mend_limit(finding, rows[i].flag, rows[i].resource, "unlimited", hard == TRI_NO_LIMIT);
+        fix_limit(finding, rows[i].flag, rows[i].resource, "unlimited", hard == TRI_NO_LIMIT);
         return;
     }
     TRI_FINDING_SET(finding->found, "unlimited");
@@ -136,7 +136,7 @@ void tri_check_file_length(const tri_machine *machine, tri_finding *finding)
     if (soft == TRI_NO_LIMIT)
         return;
     finding->result = soft < TRI_GIB ? TRI_RESULT_FAIL : TRI_RESULT_WARN;
-    mend_limit(finding, "-f", "fsize", "unlimited", hard == TRI_NO_LIMIT);
+    fix_limit(finding, "-f", "fsize", "unlimited", hard == TRI_NO_LIMIT);
 }
 
 void tri_check_core_files(const tri_machine *machine, tri_finding *finding)
@@ -153,5 +153,5 @@ void tri_check_core_files(const tri_machine *machine, tri_finding *finding)
         return;
     finding->result = TRI_RESULT_NOTE;
     TRI_FINDING_SET(finding->found, "none: a crash leaves nothing to look at");
-    mend_limit(finding, "-c", "core", "unlimited", hard == TRI_NO_LIMIT);
+    fix_limit(finding, "-c", "core", "unlimited", hard == TRI_NO_LIMIT);
 }

@@ -78,7 +78,7 @@ void fleet_files_back(fleet *all, const fleet_worker *worker, int64_t step)
         fleet_broke(all, "worker %s goes back to step %lld, though step %lld is saved", worker->id, (long long)step,
                     (long long)all->saved_step);
     all->result->resumed += step > 0;
-    all->result->begun_anew += step == 0;
+    all->result->begun_again += step == 0;
     fleet_loss_check(all, worker, step > 0 ? "goes back to a checkpoint" : "begins the run again");
 }
 

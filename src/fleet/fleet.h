@@ -56,7 +56,7 @@ typedef struct fleet_config {
 typedef struct fleet_result {
     uint64_t trace;                  /* of all that happened, and when */
     int64_t generations, steps_made; /* by all workers */
-    int kills, stops, cuts, joins, leaves, begun_anew, replaced, flips;
+    int kills, stops, cuts, joins, leaves, begun_again, replaced, flips;
     int64_t saved, unsaved, resumed; /* checkpoints; those that failed; how often a run went back to one */
     int misfits;                     /* newcomers with another configuration */
     int troubles;                    /* links, processors, clocks and frames that were bad */

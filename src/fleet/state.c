@@ -35,7 +35,7 @@ void fleet_reference_fini(fleet_reference *reference)
     *reference = (fleet_reference){0};
 }
 
-/* Elements of a extent, in or against all elements of all tensors. */
+/* Elements of an extent, in or against all elements of all tensors. */
 static bool extent_check(const tri_job *job, const tri_extent *extent, float *array, float *whole, bool writes)
 {
     int64_t first = job->tensors.items[extent->tensor].first, count = 0;

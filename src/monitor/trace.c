@@ -129,7 +129,7 @@ static void rank_put(tri_json *events, int rank, const tri_trace_rank *it, int64
 }
 
 /* Values that were given are a point: what one worker waits for lies across what others do. */
-static void deed_put(tri_json *events, int rank, const tri_trace_row *row, int64_t origin_ns, int64_t ahead_ns)
+static void operation_put(tri_json *events, int rank, const tri_trace_row *row, int64_t origin_ns, int64_t ahead_ns)
 {
     const bool pulls = strncmp(row->what, TRI_EVENT_SERVER_PULL, sizeof(row->what)) == 0;
     const int64_t start_ns = row->start_ns + (pulls ? row->duration_ns : 0) - ahead_ns - origin_ns;
@@ -159,7 +159,7 @@ static void server_put(tri_json *events, const tri_trace_servers *servers, int s
     name_put(events, "process_name", servers->workers + s, 0, name);
     name_put(events, "thread_name", servers->workers + s, LANE_SERVER, lanes[LANE_SERVER]);
     for (int64_t i = 0; i < it->count; i++)
-        deed_put(events, servers->workers + s, &it->rows[i], origin_ns, it->ahead_ns);
+        operation_put(events, servers->workers + s, &it->rows[i], origin_ns, it->ahead_ns);
 }
 
 static void clock_put(tri_json *clocks, int rank, const tri_trace_rank *it)

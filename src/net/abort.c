@@ -210,8 +210,8 @@ tri_status tri_net_first_cause(tri_net *net, tri_status status)
     }
 }
 
-/* Links that can carry something of their own; the others have heard it already, or never will. */
-static tri_net_link *link_told(const tri_net *net, int peer)
+/* Links on which something can be sent; the others have heard it already, or never will. */
+static tri_net_link *link_reported(const tri_net *net, int peer)
 {
     tri_net_link *link = net->links[peer];
 
@@ -236,7 +236,7 @@ void tri_net_tell_all(tri_net *net, const unsigned char *bytes, size_t nbytes, i
     while (left) {
         left = false;
         for (int peer = 0; peer < net->world; peer++) {
-            tri_net_link *link = link_told(net, peer);
+            tri_net_link *link = link_reported(net, peer);
             size_t taken = 0;
 
             net->want[peer] = 0;

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * endpoint.h: messages between endpoints that come and go: one that listens, any number that dial, each over a
- * connection
- * ("connection") that both ends have proven the job's token on.
+ * connection on which both ends have proven the job's token.
  *
  * Where ranks of a group know each other before the first byte (net.h), here nobody is counted: a server has as many
  * connections as clients have dialed, and a connection that ends is an event, not a failure. One thread turns an

@@ -80,10 +80,10 @@ struct tri_connection {
     bool flushing;
     uint64_t heard; /* bytes that were read */
     void *note;
-    endpoint_node all;   /* of post->connections, or of post->ended */
-    endpoint_node ready; /* of post->ready: has something to be read */
-    endpoint_node owing; /* of post->owing: has something to be sent, and the way takes some */
-    endpoint_node news;  /* of post->fresh or post->broken: the owner is to hear of it */
+    endpoint_node all;   /* of endpoint->connections, or of endpoint->ended */
+    endpoint_node ready; /* of endpoint->ready: has something to be read */
+    endpoint_node owing; /* of endpoint->owing: has something to be sent, and the way takes some */
+    endpoint_node news;  /* of endpoint->fresh or endpoint->broken: the owner is to hear of it */
     endpoint_queue queue;
     endpoint_inbox inbox;
     char from[TRI_ENDPOINT_FROM_NBYTES];
@@ -128,7 +128,7 @@ typedef struct tri_endpoint_ops {
 
 extern const tri_endpoint_ops tri_endpoint_tcp, tri_endpoint_hub;
 
-/* First member of each way's post. */
+/* First member of each way's endpoint. */
 struct tri_endpoint {
     const tri_endpoint_ops *ops;
     tri_endpoint_setup setup;
@@ -178,7 +178,7 @@ static inline bool tri_endpoint_queue_is_empty(const endpoint_queue *queue)
 }
 
 /* ---- endpoint_connection.c: what one connection can do, what it sends, and its end */
-/* In the state OPEN, in post->connections; nbytes: of the way's struct, zeros but for the connection. */
+/* In the state OPEN, in endpoint->connections; nbytes: of the way's struct, zeros but for the connection. */
 tri_status tri_connection_create(tri_endpoint *endpoint, size_t nbytes, tri_connection **out);
 /* As a result of a poll. */
 void tri_connection_readable(tri_connection *connection);

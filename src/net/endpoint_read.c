@@ -17,7 +17,7 @@
 #define SPARE_NBYTES ((size_t)1 << 20)
 
 /* A body without a place gets one: the memory of the one before where that is enough, which is in the cache and needs
- * no zeros. False: out of memory, the line ends. */
+ * no zeros. False: out of memory, the connection ends. */
 static bool own_make(tri_connection *connection)
 {
     endpoint_inbox *in = &connection->inbox;

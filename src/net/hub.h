@@ -24,7 +24,7 @@ typedef struct tri_port {
     atomic_int sleeping;     /* its rank is at the condition, or about to be */
     atomic_int state;        /* tri_port_state */
     _Atomic(tri_pipe *) *in; /* [world], by sender; each is set once by its sender, at the first write */
-    _Atomic(char *) token;   /* of whoever listens there for letters (endpoint_hub.c); NULL: nobody yet */
+    _Atomic(char *) token;   /* of whoever listens there for messages (endpoint_hub.c); NULL: nobody yet */
     atomic_bool rung;        /* its wait is to end */
     void *out;               /* memory of the pipes to the others, from when the rank opened */
 } tri_port;
@@ -41,7 +41,7 @@ struct tri_hub {
 
 /* TRI_EINVAL unless there is a hub and the rank belongs to it. */
 tri_status tri_hub_check(const tri_transport_setup *setup, const char *name);
-/* Says that a rank listens for letters, and whose. */
+/* Says that a rank listens for messages, and whose. */
 tri_status tri_hub_listen(tri_hub *hub, int rank, const char *token);
 /* The token of such a rank; NULL: it does not listen. */
 const char *tri_hub_listener(const tri_hub *hub, int rank);

@@ -40,7 +40,7 @@ typedef struct tri_rendezvous_place {
 
 typedef struct tri_rendezvous {
     const char *name; /* of the transport, for messages */
-    int rank, world;  /* world TRI_RENDEZVOUS_CROWD: nobody is counted (post) */
+    int rank, world;  /* world TRI_RENDEZVOUS_CROWD: nobody is counted (endpoints) */
     const char *token;
     const int *listeners; /* nonblocking */
     int listener_count;

@@ -104,7 +104,7 @@ void tri_sync_staged_hear(tri_sync *sync)
         return;
     hear(staged);
     for (int e = 0; staged->stale && staged->inner.bring && e < staged->params->entry_count; e++)
-        staged->stale[e] = true;
+        staged->stale[e] = !staged->params->entries[e].frozen; /* the strategy may not have what stands still */
 }
 
 /* Where an entry that is spread is brought to. */

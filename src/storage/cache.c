@@ -6,6 +6,7 @@
  * is filled under an exclusive lock and used under a shared one, which this process keeps; only a copy that nobody uses
  * is removed, the least recently used first.
  */
+#include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -74,26 +75,35 @@ static void copy_fini(copy *one)
     tri_free(one->path);
 }
 
-static const char *last_part(const tri_storage *storage)
+/* The last part of the URL's path, without a query, in which a signature may stand. */
+static char *last_part(const tri_storage *storage)
 {
-    const char *slash = strrchr(storage->place, '/'), *name = slash != NULL ? slash + 1 : storage->place;
-    return tri_storage_name_is_safe(name) && strcmp(name, MARK) != 0 ? name : "data";
+    const bool has_query = storage->ops != &tri_storage_s3; /* "?" is a letter of a key there */
+    char *place = tri_strndup(storage->place, has_query ? strcspn(storage->place, "?") : strlen(storage->place));
+    if (place == NULL)
+        return NULL;
+    const char *slash = strrchr(place, '/'), *name = slash != NULL ? slash + 1 : place;
+    char *part = tri_strdup(tri_storage_name_is_safe(name) && strcmp(name, MARK) != 0 ? name : "data");
+    tri_free(place);
+    return part;
 }
 
 static tri_status copy_make(const tri_storage *storage, const tri_vector *entries, copy *one)
 {
     char *root = tri_cache_folder("objects"), *name = tri_cache_name(storage, entries->items, entries->count);
+    char *last = last_part(storage);
     *one = (copy){.fd = -1};
-    bool good = root != NULL && name != NULL && (one->folder = tri_format("%s/%s", root, name)) != NULL &&
+    bool good = root != NULL && name != NULL && last != NULL &&
+                (one->folder = tri_format("%s/%s", root, name)) != NULL &&
                 (one->lock = tri_format("%s.lock", one->folder)) != NULL &&
                 (one->mark = tri_format("%s/" MARK, one->folder)) != NULL &&
-                (one->path = tri_format("%s/%.*s", one->folder, (int)strcspn(last_part(storage), "?"),
-                                        last_part(storage))) != NULL;
+                (one->path = tri_format("%s/%s", one->folder, last)) != NULL;
     for (size_t i = 0; i < entries->count; i++)
         one->nbytes += ((tri_storage_entry *)tri_vector_at(entries, i))->nbytes;
     tri_status status = good ? tri_fs_make_folder(root) : TRI_ENOMEM;
     tri_free(root);
     tri_free(name);
+    tri_free(last);
     return status;
 }
 
@@ -114,16 +124,22 @@ static bool lock_try(const copy *one, int kind)
 }
 
 /* Whoever holds it may be fetching many files. */
-static void lock_wait(const copy *one, int kind)
+static tri_status lock_wait(const copy *one, int kind)
 {
     int64_t tell_ns = tri_now_ns() + LOCK_TELL_NS;
     while (flock(one->fd, kind | LOCK_NB) != 0) {
+        if (errno != EWOULDBLOCK && errno != EINTR)
+            return tri_fail(TRI_EIO, "%s: cannot be locked: %s (storage.cache says where copies go)", one->lock,
+                            strerror(errno));
+        if (tri_stop_signal() != 0)
+            return tri_fail(TRI_ECANCELED, "stopped by a signal while another process filled %s", one->folder);
         if (tri_now_ns() > tell_ns) {
             tri_log(TRI_LOG_INFO, "another process is filling %s", one->folder);
             tell_ns = TRI_FOREVER;
         }
         tri_sleep_ns(LOCK_LOOK_NS);
     }
+    return TRI_OK;
 }
 
 tri_status tri_cache_lock(const char *path, int *fd)
@@ -131,17 +147,21 @@ tri_status tri_cache_lock(const char *path, int *fd)
     copy one = {.folder = (char *)(uintptr_t)path, .lock = (char *)(uintptr_t)path, .fd = -1};
     *fd = -1;
     TRI_TRY(lock_open(&one));
-    lock_wait(&one, LOCK_EX);
-    *fd = one.fd;
-    return TRI_OK;
+    tri_status status = lock_wait(&one, LOCK_EX);
+    if (status == TRI_OK)
+        *fd = one.fd;
+    else
+        close(one.fd);
+    return status;
 }
 
 /* --- room --- */
 
 typedef struct old_copy {
     char *name;
-    uint64_t nbytes;
+    uint64_t nbytes; /* as its mark says */
     int64_t used_ns;
+    bool is_whole; /* else its fetch has ended early, or is under way */
 } old_copy;
 
 static int by_use(const void *a, const void *b)
@@ -158,14 +178,17 @@ static tri_status olds_find(const char *root, const char *but, tri_vector *olds,
     tri_status status = TRI_OK;
     for (size_t i = 0; i < count && status == TRI_OK; i++) {
         old_copy old = {0};
-        char *mark = tri_format("%s/%s/" MARK, root, names[i]), *text = NULL;
-        if (mark != NULL && strcmp(names[i], but) != 0 && tri_fs_read(mark, 4096, &text, NULL) == TRI_OK &&
-            tri_fs_changed(mark, &old.used_ns) == TRI_OK && (old.name = tri_strdup(names[i])) != NULL) {
-            old.nbytes = strtoull(text, NULL, 10);
+        char *folder = tri_format("%s/%s", root, names[i]), *mark = tri_format("%s/%s/" MARK, root, names[i]);
+        char *text = NULL;
+        if (folder != NULL && mark != NULL && strcmp(names[i], but) != 0 && tri_fs_is_folder(folder)) {
+            old.is_whole =
+                tri_fs_read(mark, 4096, &text, NULL) == TRI_OK && tri_fs_changed(mark, &old.used_ns) == TRI_OK;
+            old.nbytes = old.is_whole ? strtoull(text, NULL, 10) : 0;
             *sum += old.nbytes;
-            if (tri_vector_push(olds, &old) == NULL)
+            if ((old.name = tri_strdup(names[i])) == NULL || tri_vector_push(olds, &old) == NULL)
                 status = TRI_ENOMEM;
         }
+        tri_free(folder);
         tri_free(mark);
         tri_free(text);
     }
@@ -173,12 +196,16 @@ static tri_status olds_find(const char *root, const char *but, tri_vector *olds,
     return status;
 }
 
-/* Removes a copy that nobody uses. */
+/* Removes a copy that nobody uses; its mark first, so that one of which a part is gone does not count as whole. */
 static bool old_remove(const char *root, const old_copy *old)
 {
     char *folder = tri_format("%s/%s", root, old->name);
-    copy one = {.fd = -1, .folder = folder, .lock = folder != NULL ? tri_format("%s.lock", folder) : NULL};
-    bool gone = one.lock != NULL && lock_open(&one) == TRI_OK && flock(one.fd, LOCK_EX | LOCK_NB) == 0 &&
+    copy one = {.fd = -1,
+                .folder = folder,
+                .lock = folder != NULL ? tri_format("%s.lock", folder) : NULL,
+                .mark = folder != NULL ? tri_format("%s/" MARK, folder) : NULL};
+    bool gone = one.lock != NULL && one.mark != NULL && lock_open(&one) == TRI_OK &&
+                flock(one.fd, LOCK_EX | LOCK_NB) == 0 && tri_fs_remove(one.mark) == TRI_OK &&
                 tri_fs_remove(folder) == TRI_OK;
     if (gone)
         tri_log(TRI_LOG_DEBUG, "%s: removed, %" PRIu64 " bytes", folder, old->nbytes);
@@ -201,7 +228,7 @@ static tri_status room_make(const tri_storage *storage, const copy *one)
         qsort(olds.items, olds.count, sizeof(old_copy), by_use);
     for (size_t i = 0; i < olds.count; i++) {
         old_copy *old = tri_vector_at(&olds, i);
-        if (sum + one->nbytes > most && old_remove(root, old))
+        if ((!old->is_whole || sum + one->nbytes > most) && old_remove(root, old))
             sum -= old->nbytes;
         tri_free(old->name);
     }
@@ -250,8 +277,7 @@ tri_status tri_cache_fetch(tri_storage *storage, const tri_vector *entries, char
         status = lock_open(&one);
     bool complete = false;
     while (status == TRI_OK && !complete) {
-        lock_wait(&one, LOCK_SH);
-        if ((complete = tri_fs_exists(one.mark)))
+        if ((status = lock_wait(&one, LOCK_SH)) != TRI_OK || (complete = tri_fs_exists(one.mark)))
             break;
         /* Two that found nothing may both try to fill it. The one that gets the lock keeps a shared one for as long as
          * it lives, so the other must not wait for an exclusive one. */

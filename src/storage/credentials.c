@@ -367,10 +367,19 @@ tri_status tri_credentials_find(tri_requester *requester, bool renew, tri_creden
     tri_status status = TRI_OK;
     pthread_mutex_lock(&mutex);
     bool ends = known.expires_ns != 0 && tri_wall_ns() + RENEW_NS > known.expires_ns;
-    if (!is_known || renew || ends)
-        status = look(requester, &known);
-    is_known = status == TRI_OK;
-    *out = known;
+    if (renew && is_known && strcmp(out->access, known.access) != 0)
+        renew = false; /* another thread has renewed them */
+    if (!is_known || renew || ends) {
+        tri_credentials fresh;
+        status = look(requester, &fresh);
+        if (status == TRI_OK) {
+            known = fresh;
+            is_known = true;
+        } else if (!renew && is_known && tri_wall_ns() < known.expires_ns)
+            status = TRI_OK; /* the old ones are valid yet; the next request asks again */
+    }
+    if (status == TRI_OK)
+        *out = known;
     pthread_mutex_unlock(&mutex);
     return status;
 }

@@ -64,7 +64,9 @@ static tri_status http_stat(tri_storage *storage, const char *name, tri_storage_
             !tri_request_reply(&request, "accept-ranges", length, sizeof(length)) || strcmp(length, "bytes") != 0;
     if (status == TRI_OK && (tri_request_reply(&request, "etag", etag, sizeof(etag)) ||
                              tri_request_reply(&request, "last-modified", etag, sizeof(etag))))
-        strcpy(entry->etag, etag);
+        strcpy(entry->etag, strlen(etag) + 1 < sizeof(etag) ? etag : ""); /* a longer one may have been cut */
+    if (status == TRI_OK && strncmp(entry->etag, "W/", 2) == 0)           /* pieces of two versions would look alike */
+        entry->is_whole = true;
     tri_request_fini(&request);
     return status;
 }
@@ -79,10 +81,10 @@ static tri_status http_read(tri_storage *storage, const tri_storage_entry *entry
             tri_string_appendf(&request.headers, "range: bytes=%" PRIu64 "-%" PRIu64 "\n", first, first + nbytes - 1);
     if (status == TRI_OK && entry->etag[0] == '"') /* a strong one */
         status = tri_string_appendf(&request.headers, "if-match: %s\n", entry->etag);
+    else if (status == TRI_OK && entry->etag[0] && strncmp(entry->etag, "W/", 2) != 0) /* Last-Modified */
+        status = tri_string_appendf(&request.headers, "if-unmodified-since: %s\n", entry->etag);
     if (status == TRI_OK)
         status = ask(storage, entry->name, &request);
-    if (status == TRI_OK && nbytes < entry->nbytes && request.http != 206)
-        status = tri_fail(TRI_EUNSUPPORTED, "%.300s: the server gives no ranges of files", storage->label);
     tri_request_fini(&request);
     return status;
 }

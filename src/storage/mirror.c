@@ -50,7 +50,7 @@ tri_status tri_mirror_folder(const char *place, char **folder)
     const char *slash = strrchr(storage->place, '/');
     tri_status status =
         storage->ops->put == NULL || slash == NULL || !tri_storage_name_is_safe(slash + 1)
-            ? tri_fail(TRI_ECONFIG, "%.300s: want s3://BUCKET/.../NAME, where files can be written", place)
+            ? tri_fail(TRI_ECONFIG, "%.300s: want s3://BUCKET/.../NAME, where files can be written", storage->label)
             : TRI_OK;
     char *root = tri_cache_folder("runs"), *name = tri_cache_name(storage, NULL, 0);
     char *path = slash != NULL && root != NULL && name != NULL ? tri_format("%s/%s%s", root, name, slash) : NULL;

@@ -57,8 +57,10 @@ static size_t body_take(char *bytes, size_t each, size_t count, void *arg)
         bool fits = request->answer.nbytes + nbytes <= ANSWER_MOST;
         return fits && tri_string_append_bytes(&request->answer, bytes, nbytes) == TRI_OK ? nbytes : 0;
     }
-    if (nbytes > request->into_nbytes - request->got_nbytes)
+    if (nbytes > request->into_nbytes - request->got_nbytes) {
+        request->overflows = true;
         return 0;
+    }
     memcpy((char *)request->into + request->got_nbytes, bytes, nbytes);
     request->got_nbytes += nbytes;
     return nbytes;
@@ -173,6 +175,7 @@ static CURLcode send_once(tri_requester *requester, tri_request *request, tri_st
     CURLcode code = CURLE_OK;
     request->http = 0;
     request->got_nbytes = 0;
+    request->overflows = false;
     tri_string_clear(&request->answer);
     tri_string_clear(&request->replied);
     requester->reason[0] = 0;
@@ -235,6 +238,9 @@ tri_status tri_request_send(tri_requester *requester, tri_request *request)
         tri_status status;
         CURLcode code = send_once(requester, request, &status);
         TRI_TRY(status);
+        if (request->overflows)
+            return tri_fail(TRI_EUNSUPPORTED, "%.400s: want %zu bytes, got more: the server gives no ranges of files",
+                            request->label, request->into_nbytes);
         if (code == CURLE_OK && !is_short(request) && !is_passing(request, code))
             return TRI_OK;
         if (code != CURLE_OK)

@@ -31,6 +31,7 @@ typedef struct tri_request {
     /* What came back. */
     long http;
     size_t got_nbytes;
+    bool overflows;     /* the body of a success was longer than into_nbytes */
     tri_string answer;  /* at most 64 MiB */
     tri_string replied; /* headers, in lower case: "name: value\n" */
 } tri_request;

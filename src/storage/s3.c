@@ -127,7 +127,7 @@ static tri_status call_prepare(void *arg, tri_request *request)
     if (md5)
         headers[count++] = (tri_sign_header){one->digest_name, one->digest};
     headers[count++] = (tri_sign_header){"host", store->host};
-    if (one->digest_name[0] && !md5) /* x-amz-checksum-crc32c */
+    if (one->digest_name[0] && !md5) /* x-amz-checksum-... */
         headers[count++] = (tri_sign_header){one->digest_name, one->digest};
     headers[count++] = (tri_sign_header){"x-amz-content-sha256", one->payload};
     headers[count++] = (tri_sign_header){"x-amz-date", date};
@@ -413,8 +413,10 @@ static tri_status s3_parts_begin(tri_storage *storage, const char *name, tri_str
     tri_status status = key != NULL ? call_make(storage, "POST", key, "uploads=", &one) : TRI_ENOMEM;
     if (key == NULL)
         return status;
-    if (status == TRI_OK && one.store->is_aws)
-        status = tri_string_append(&one.request.headers, "x-amz-checksum-algorithm: CRC32C\n");
+    if (status == TRI_OK && one.store->is_aws) { /* of the parts; S3 refuses x-amz-* headers that are not signed */
+        strcpy(one.digest_name, "x-amz-checksum-algorithm");
+        strcpy(one.digest, "CRC32C");
+    }
     if (status == TRI_OK)
         status = call_send(&one);
     if (status == TRI_OK &&

@@ -43,14 +43,6 @@ tri_storage_config tri_storage_configured(void)
     return config;
 }
 
-static char *label_make(const char *url)
-{
-    const char *host = strstr(url, "://") + 3, *at = memchr(host, '@', strcspn(host, "/"));
-    const char *rest = at != NULL ? at + 1 : host;
-    const size_t length = strncmp(url, "http", 4) == 0 ? strcspn(rest, "?") : strlen(rest);
-    return tri_format("%.*s%.*s", (int)(host - url), url, (int)length, rest);
-}
-
 tri_status tri_storage_open(const char *url, tri_storage **out)
 {
     const size_t length = strcspn(url, ":");
@@ -61,7 +53,7 @@ tri_status tri_storage_open(const char *url, tri_storage **out)
         if (strlen(rows[i]->scheme) == length && strncmp(rows[i]->scheme, url, length) == 0)
             ops = rows[i];
     if (ops == NULL)
-        return tri_fail(TRI_ECONFIG, "%.400s: want a URL", url);
+        return tri_fail(TRI_ECONFIG, "%.*s://: want a URL", (int)length, url);
     tri_storage *storage = tri_alloc_zero(1, sizeof(*storage));
     if (storage == NULL)
         return TRI_ENOMEM;
@@ -73,7 +65,7 @@ tri_status tri_storage_open(const char *url, tri_storage **out)
          nbytes > length + 4 && storage->url[nbytes - 1] == '/'; nbytes--)
         storage->url[nbytes - 1] = storage->place[strlen(storage->place) - 1] = '\0';
     if (status == TRI_OK)
-        status = (storage->label = label_make(storage->url)) != NULL ? TRI_OK : TRI_ENOMEM;
+        status = (storage->label = tri_url_label(storage->url)) != NULL ? TRI_OK : TRI_ENOMEM;
     if (status == TRI_OK)
         status = ops->open(storage);
     if (status != TRI_OK) {

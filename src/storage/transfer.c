@@ -8,12 +8,15 @@
 #include <stdio.h>
 #include <string.h>
 
+#include <xxhash.h>
+
 #include "base/fs.h"
 #include "base/runtime.h"
 #include "storage/sign.h"
 #include "storage/storage_impl.h"
 
 #define PIECE_NBYTES TRI_STORAGE_PART_NBYTES /* of a download */
+#define PART         ".part-"                /* a file that is not whole */
 
 typedef struct transfer_work {
     tri_mutex mutex;
@@ -62,8 +65,12 @@ static void work(void *arg)
     uint64_t number;
     void *memory = tri_alloc(transfer->memory_nbytes + 1);
     tri_status status = memory != NULL ? tri_storage_open(transfer->url, &storage) : TRI_ENOMEM;
-    while (status == TRI_OK && piece_take(transfer, &number))
-        status = transfer->piece(transfer, storage, number, memory);
+    while (status == TRI_OK && piece_take(transfer, &number)) {
+        if (transfer->entries != NULL && tri_stop_signal() != 0) /* an upload may be the last checkpoint */
+            status = tri_fail(TRI_ECANCELED, "stopped by a signal while files were fetched");
+        else
+            status = transfer->piece(transfer, storage, number, memory);
+    }
     if (status != TRI_OK)
         failed(transfer, status);
     tri_storage_close(storage);
@@ -164,6 +171,12 @@ static char *target_of(const transfer_work *transfer, const tri_storage_entry *e
     return tri_format("%s/%s", transfer->folder, entry->name[0] ? entry->name : transfer->alone);
 }
 
+/* Where it lies until it is whole: no name of another entry, whatever these are. */
+static char *part_of(const transfer_work *transfer, const tri_storage_entry *entry)
+{
+    return tri_format("%s/" PART "%016" PRIx64, transfer->folder, XXH3_64bits(entry->name, strlen(entry->name)));
+}
+
 static bool is_md5(const char *etag)
 {
     return strlen(etag) == 32 && strspn(etag, "0123456789abcdef") == 32;
@@ -195,11 +208,20 @@ static tri_status content_check(tri_storage *storage, const tri_storage_entry *e
                          : TRI_OK;
 }
 
+static tri_status folder_make(const char *path)
+{
+    char *folder = tri_strndup(path, (size_t)(strrchr(path, '/') - path));
+    tri_status status = folder != NULL ? tri_fs_make_folder(folder) : TRI_ENOMEM;
+    tri_free(folder);
+    return status;
+}
+
 /* The last piece is there: the file gets its name. */
 static tri_status entry_end(tri_storage *storage, const tri_storage_entry *entry, const char *part, const char *path,
                             void *memory)
 {
     TRI_TRY(content_check(storage, entry, part, memory));
+    TRI_TRY(folder_make(path));
     return tri_fs_rename(part, path);
 }
 
@@ -214,14 +236,6 @@ static size_t entry_of(const transfer_work *transfer, uint64_t number)
             high = middle;
     }
     return low;
-}
-
-static tri_status folder_make(const char *path)
-{
-    char *folder = tri_strndup(path, (size_t)(strrchr(path, '/') - path));
-    tri_status status = folder != NULL ? tri_fs_make_folder(folder) : TRI_ENOMEM;
-    tri_free(folder);
-    return status;
 }
 
 /* Opens the file that is not whole yet: made by whoever comes first. */
@@ -241,7 +255,7 @@ static tri_status piece_fetch(transfer_work *transfer, tri_storage *storage, uin
     const tri_storage_entry *entry = &transfer->entries[index];
     const uint64_t first = (number - transfer->firsts[index]) * PIECE_NBYTES;
     const size_t nbytes = entry->is_whole ? (size_t)entry->nbytes : least(PIECE_NBYTES, entry->nbytes - first);
-    char *path = target_of(transfer, entry), *part = path != NULL ? tri_format("%s.part", path) : NULL;
+    char *path = target_of(transfer, entry), *part = path != NULL ? part_of(transfer, entry) : NULL;
     tri_fs_file *file = NULL;
     tri_status status = part != NULL ? TRI_OK : TRI_ENOMEM;
     if (status == TRI_OK)
@@ -273,7 +287,7 @@ static tri_status plan(transfer_work *down, const tri_storage_entry *entries, si
 {
     for (size_t i = 0; i < count; i++) {
         uint64_t nbytes = 0;
-        char *path = target_of(down, &entries[i]), *part = path != NULL ? tri_format("%s.part", path) : NULL;
+        char *path = target_of(down, &entries[i]), *part = path != NULL ? part_of(down, &entries[i]) : NULL;
         tri_status status = part != NULL ? tri_fs_remove(part) : TRI_ENOMEM;
         bool is_there = status == TRI_OK && tri_fs_exists(path) && tri_fs_nbytes(path, &nbytes) == TRI_OK &&
                         nbytes == entries[i].nbytes;

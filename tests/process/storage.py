@@ -211,7 +211,7 @@ class Storage(unittest.TestCase):
         self.assertEqual((code, weights(out)), (0, wanted), out)
         code, out = self.run_program("train", "c.yaml", "--out", "run2", f"data.path={base}/none.csv")
         self.assertIn(f"data.path: {base}/none.csv: HTTP 404: the server has no such file", out)
-        signed = base.replace("//", "//user:word@") + "/t.csv?X-Amz-Signature=feed"
+        signed = base.replace("//", "//user:word@") + "/t.csv?X-Amz-Credential=AKIA/20261127/eu-west-1/s3/aws4_request&X-Amz-Signature=feed"
         code, out = self.run_program("data", "inspect", signed)
         self.assertEqual(code, 0, out)
         self.assertNotRegex(out, "word@|feed")
@@ -251,12 +251,14 @@ class Storage(unittest.TestCase):
         ended, kept, writes = self.acknowledged_run(0)
         self.assertTrue(ended)
         self.assertEqual(kept, {30, 34})
+        resumed = 0
         for kill_at in range(1 + random.randrange(KILL_EVERY), writes + 1, KILL_EVERY):
             url = f"s3://bucket/kill-{kill_at}/run"
             ended, kept, _ = self.acknowledged_run(kill_at)
-            self.assertFalse(ended)
+            self.assertFalse(ended, f"request {kill_at}")
             if not kept:
                 continue
+            resumed += 1
             code, out = self.run_program("ckpt", "list", url, "--json", cache=f"fresh-{kill_at}")
             found = json.loads(out.splitlines()[-1])
             self.assertEqual(code, 0, f"request {kill_at}: {out}")
@@ -264,6 +266,7 @@ class Storage(unittest.TestCase):
             self.assertGreaterEqual(max(steps), max(kept), f"request {kill_at}")
             code, out = self.run_program("train", "--resume", url, cache=f"fresh-{kill_at}")
             self.assertEqual((code, weights(out)), (0, wanted), f"request {kill_at}: {out}")
+        self.assertGreater(resumed, 0, f"of {writes} requests")
 
     # --- what a person has to mend ---
 

@@ -170,6 +170,21 @@ static void the_first_failure_is_the_cause(void **state)
     run_fini(&at);
 }
 
+static void a_rank_that_lost_a_peer_ends_first_and_is_not_the_cause(void **state)
+{
+    run at = run_make(2);
+
+    (void)state;
+    run_start(&at, "if [ $RANK = 0 ]; then trap 'kill -9 $$' TERM; touch $TRIREME_TEST_FOLDER/ready; while :; do sleep "
+                   "0.05; done; fi; "
+                   "until [ -e $TRIREME_TEST_FOLDER/ready ]; do sleep 0.01; done; exit 3");
+    run_wait(&at);
+    assert_int_equal(at.code, 137);
+    output_check(at.err, "trireme: rank 1 ended with exit code 3; stopping the others\n");
+    output_check(at.err, "trireme: rank 0 was killed by signal 9 (Killed)\n");
+    run_fini(&at);
+}
+
 static void a_program_that_is_missing_is_an_error(void **state)
 {
     run at = run_make(2);
@@ -356,6 +371,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(eight_ranks_end_well_and_say_who_they_are),
         cmocka_unit_test(the_first_failure_is_the_cause),
+        cmocka_unit_test(a_rank_that_lost_a_peer_ends_first_and_is_not_the_cause),
         cmocka_unit_test(a_program_that_is_missing_is_an_error),
         cmocka_unit_test(a_stop_signal_is_passed_on),
         cmocka_unit_test(a_slow_rank_ends_in_peace),

@@ -82,10 +82,14 @@ OWNER = f"TRIREME_TEST_OWNER={os.getpid()}".encode()
 os.environb.update([OWNER.split(b"=")])  # all that we start has it in its environment
 
 
+# Names that libraries of other tests give, which run beside this one: LLVM's OpenMP, UCX, Open MPI, MPICH, PyTorch, Python.
+OTHERS = ("__KMP_", "ucx_", "vader_", "sm_segment", "mpich", "torch_", "sem.", "psm_")
+
+
 def leftovers():
-    """Shared memory by a name of ours, and processes of this test that still run."""
+    """Shared memory by name, and processes of this test that still run."""
     names = set(os.listdir("/dev/shm")) if os.path.isdir("/dev/shm") else set()
-    names = {name for name in names if "trireme" in name}
+    names = {name for name in names if not name.startswith(OTHERS)}
     running = set()
     for pid in os.listdir("/proc"):
         if pid.isdigit() and int(pid) != os.getpid():

@@ -63,11 +63,15 @@ def fork_run(jobs):
         pid, status = os.waitpid(-1, os.WNOHANG)
         if pid > 0:
             statuses[pid] = os.waitstatus_to_exitcode(status)
-        elif time.monotonic() < until:
-            time.sleep(0.002)
-        else:
-            for late in set(pids) - set(statuses):
-                os.kill(late, signal.SIGKILL)
+            continue
+        if time.monotonic() > until:
+            until = float("inf")
+            for late, job in zip(pids, jobs):
+                if late not in statuses:
+                    os.kill(late, signal.SIGKILL)
+                    with open(job["output"], "a") as output:
+                        output.write(f"(killed after {LIMIT_S} s)\n")
+        time.sleep(0.002)
     return [statuses[pid] for pid in pids]
 
 

@@ -114,7 +114,7 @@ static tri_status sample_lacks(tar_listing *listing, const char *path, const tri
     return tri_vector_push(&listing->folder->broken, &text) != NULL ? TRI_OK : TRI_ENOMEM;
 }
 
-/* The class of a file is the place of its label for now. */
+/* The class of a file is the place of its label; classes_number() makes it that of the class. */
 static tri_status shard_list(tar_listing *listing, const char *shard)
 {
     tri_tar_samples samples;
@@ -158,16 +158,17 @@ static tri_status classes_number(tar_listing *listing, tri_image_folder *folder)
         const char *label = *(const char **)tri_vector_at(&listing->labels, i);
         int64_t whole;
         char text[24];
-        if (number_of(label, &whole)) { /* 07 is 7, where all are numbers */
+        if (tri_map_find(&names, label, &numbers[i]))
+            continue;
+        if (number_of(label, &whole)) { /* 07 is 7, where no class is called 07: where all are numbers */
             snprintf(text, sizeof(text), "%" PRId64, whole);
             if (tri_map_find(&names, text, &numbers[i]))
                 continue;
         }
-        if (!tri_map_find(&names, label, &numbers[i]))
-            status = tri_fail(TRI_EFORMAT,
-                              "%s: the label '%.100s' is none of the %zu classes that the training samples "
-                              "have",
-                              folder->root, label, folder->classes.count);
+        status = tri_fail(TRI_EFORMAT,
+                          "%s: the label '%.100s' is none of the %zu classes that the training samples "
+                          "have",
+                          folder->root, label, folder->classes.count);
     }
     tri_image_file *files = folder->files.items;
     for (size_t i = 0; i < folder->files.count && status == TRI_OK; i++)

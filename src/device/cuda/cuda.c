@@ -149,7 +149,7 @@ static tri_status cuda_open(tri_device *device)
 {
     const tri_cuda_calls *calls;
     if (!tri_cuda_image)
-        return tri_fail(TRI_EUNSUPPORTED, "this build has no CUDA kernels: there was no nvcc");
+        return tri_fail(TRI_EUNSUPPORTED, "this build has no CUDA kernels");
     TRI_TRY(tri_cuda_load(&calls));
     cuda_state *s = tri_alloc_zero(1, sizeof(*s));
     if (!s)

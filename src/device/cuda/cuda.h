@@ -17,7 +17,7 @@ typedef struct tri_cuda_card {
 /* Cards of this machine, at most `capacity`; the driver's version as 13000. TRI_EUNSUPPORTED: one sentence says why
  * there are none. */
 tri_status tri_cuda_cards(tri_cuda_card *cards, int capacity, int *count, int *driver);
-/* The module of kernels that is part of this build; NULL: there was no nvcc. Tests set another one. */
+/* The module of kernels that is part of this build; NULL: it was built without. Tests set another one. */
 extern const void *tri_cuda_image;
 
 /* Memory and one stream of a card; its state begins with the queue that takes launches. A call of the driver that fails

@@ -44,7 +44,7 @@
     X(columns_sum) /* those of all chunks */                                                                           \
     X(batch_norm)  /* y from statistics of a shard, or running ones; a shard along y */                                \
     X(batch_norm_back)                                                                                                 \
-    X(norm) /* layer norm or RMS norm of x, or of x + other: a warp a row */                                           \
+    X(norm) /* layer norm or RMS norm of x: a warp a row */                                                            \
     X(norm_back)                                                                                                       \
     X(softmax)                                                                                                         \
     X(softmax_back)                                                                                                    \
@@ -290,7 +290,7 @@ typedef struct tri_gpu_batch_norm_back_args {
 
 /* other: added to x first, and the sum stored in `sum`. stats [rows][2], NULL: not kept. */
 typedef struct tri_gpu_norm_args {
-    tri_gpu_value y, x, other, sum;
+    tri_gpu_value y, x;
     const float *scale, *shift;
     float *stats;
     int64_t rows, width;

@@ -127,11 +127,6 @@ GPU_FN int64_t warp_row(void)
     return (int64_t)gpu_bx() * (gpu_nx() / 32) + gpu_tx() / 32;
 }
 
-GPU_FN float norm_input(const tri_gpu_norm_args *a, int64_t i)
-{
-    return a->other.data != 0 ? gpu_load(a->sum, i) : gpu_load(a->x, i);
-}
-
 GPU_KERNEL(norm)
 {
     const int64_t row = warp_row(), first = row * a.width;
@@ -141,19 +136,16 @@ GPU_KERNEL(norm)
     }
     float sum = 0, square = 0;
     for (int64_t c = lane; c < a.width; c += 32) {
-        if (a.other.data != 0) { /* read again by the same lane only */
-            gpu_store(a.sum, first + c, gpu_load(a.x, first + c) + gpu_load(a.other, first + c));
-        }
-        sum += norm_input(&a, first + c);
+        sum += gpu_load(a.x, first + c);
     }
     const float mean = a.rms ? 0.0f : gpu_warp_sum(sum) / (float)a.width;
     for (int64_t c = lane; c < a.width; c += 32) {
-        const float e = norm_input(&a, first + c) - mean;
+        const float e = gpu_load(a.x, first + c) - mean;
         square += e * e;
     }
     const float root = 1.0f / gpu_sqrt(gpu_warp_sum(square) / (float)a.width + a.epsilon);
     for (int64_t c = lane; c < a.width; c += 32) {
-        const float h = (norm_input(&a, first + c) - mean) * root * a.scale[c];
+        const float h = (gpu_load(a.x, first + c) - mean) * root * a.scale[c];
         gpu_store(a.y, first + c, a.rms ? h : h + a.shift[c]);
     }
     if (lane == 0 && a.stats != 0) {

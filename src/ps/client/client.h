@@ -43,7 +43,7 @@ const tri_ps_client_setup *tri_ps_client_setup_of(const tri_ps_client *client);
  * it has failed then, and its process is to begin again from the newest checkpoint. */
 int64_t tri_ps_client_era(const tri_ps_client *client);
 bool tri_ps_client_is_past(tri_ps_client *client);
-/* How servers do, as connections for people (tri_string_fini). */
+/* How servers do, as lines of text for people (tri_string_fini). */
 tri_status tri_ps_client_stats(tri_ps_client *client, tri_string *out);
 /* What a server did, and how far its clock is ahead of this worker's, give or take `uncertain_ns`. */
 typedef struct tri_ps_operations {

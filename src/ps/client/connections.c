@@ -142,7 +142,7 @@ static void view_look(tri_ps_client *client)
 }
 
 /* A server that is lost is tried again, until another one has taken its place; after ps.retry_s the client gives up. */
-static void link_mend(tri_ps_client *client, int server)
+static void link_renew(tri_ps_client *client, int server)
 {
     ps_link *link = &client->links[server];
     int64_t now_ns = tri_now_ns();
@@ -187,7 +187,7 @@ static void links_cut(tri_ps_client *client)
     }
 }
 
-static void links_mend(tri_ps_client *client)
+static void links_renew(tri_ps_client *client)
 {
     tri_mutex_lock(&client->mutex);
     bool look = client->look, leaving = client->leaving, failed = client->status != TRI_OK;
@@ -202,7 +202,7 @@ static void links_mend(tri_ps_client *client)
     if (failed) /* nobody asks anything any more, and would be refused again and again */
         return;
     for (int s = 0; s < client->setup.servers; s++)
-        link_mend(client, s);
+        link_renew(client, s);
 }
 
 static bool is_closing(tri_ps_client *client)
@@ -217,7 +217,7 @@ static void client_body(void *arg)
 {
     tri_ps_client *client = arg;
     while (!is_closing(client)) {
-        links_mend(client);
+        links_renew(client);
         commands_send(client);
         tri_status status = tri_endpoint_poll(client->endpoint, tri_now_ns() + DIAL_EVERY_NS);
         if (status != TRI_OK) {

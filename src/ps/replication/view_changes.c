@@ -107,7 +107,7 @@ static tri_status lost(tri_ps_server *server)
     if (!atomic_load(&server->stop))
         tri_ps_era_begin(server, NULL, server->era);
     for (int s = 0; s < PS_SLOTS; s++) /* a new era begins with nothing */
-        tri_ps_kv_told(server, server->view.slots[s]);
+        tri_ps_kv_reported(server, server->view.slots[s]);
     return TRI_OK;
 }
 

@@ -74,7 +74,7 @@ typedef enum ps_kind {
                       PS_FLAG_PULL */
     PS_KV_CLOCK,   /* ssp, async: this worker has pushed all of step `clock` - 1; body: slots */
     PS_KV_BARRIER, /* clock: how many of them; body: slots, PS_BARRIER_SLOT alone -> when all workers have come to it */
-    PS_KV_STATS,   /* -> body: connections for people */
+    PS_KV_STATS,   /* -> body: lines of text for people */
     PS_KV_SAVE,    /* body: tables, their steps, a folder -> body: what the manifest says of the file */
     PS_KV_LOAD,    /* body: a folder */
     PS_KV_COPY,    /* between servers: block: a slot; body: all of it */

@@ -68,7 +68,7 @@ void tri_ps_kv_slots_begin(const tri_ps_server *server, kv_table *table, int fro
         table->slots[s].held = table->slots[s].held || server->view.slots[s] == from;
 }
 
-void tri_ps_kv_told(tri_ps_server *server, int from)
+void tri_ps_kv_reported(tri_ps_server *server, int from)
 {
     for (int s = 0; s < PS_SLOTS; s++)
         if (server->view.slots[s] == from)
@@ -77,7 +77,7 @@ void tri_ps_kv_told(tri_ps_server *server, int from)
 
 void tri_ps_kv_begin(tri_ps_server *server, int from)
 {
-    tri_ps_kv_told(server, from);
+    tri_ps_kv_reported(server, from);
     for (int t = 0; t < server->kv->table_count; t++)
         tri_ps_kv_slots_begin(server, server->kv->tables[t], from);
 }

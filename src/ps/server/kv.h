@@ -97,7 +97,7 @@ void tri_ps_kv_forget(ps_kv *kv, const ps_client_connection *client);
 /* What is here of a slot means nothing any more. */
 void tri_ps_kv_slot_drop(tri_ps_server *server, int slot);
 /* What tables a server has is known here, whose backup this is; and it has nothing in them. */
-void tri_ps_kv_told(tri_ps_server *server, int from);
+void tri_ps_kv_reported(tri_ps_server *server, int from);
 void tri_ps_kv_begin(tri_ps_server *server, int from);
 /* The server of these slots has nothing in this table. */
 void tri_ps_kv_slots_begin(const tri_ps_server *server, kv_table *table, int from);

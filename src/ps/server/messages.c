@@ -253,7 +253,7 @@ static tri_status on_look(tri_ps_server *server, ps_client_connection *client, c
     if (head->clock > (int64_t)server->view.version)
         tri_ps_end_with(server, tri_ps_view_look(server)); /* the client may be gone */
     if (from >= 0)
-        tri_ps_kv_told(server, from);
+        tri_ps_kv_reported(server, from);
     return TRI_OK;
 }
 

@@ -122,11 +122,6 @@ void sparse_initial(const ps_sparse *table, uint64_t key, float *values)
 
 /* --- questions --- */
 
-int ps_sparse_dim(const ps_sparse *table)
-{
-    return table->dim;
-}
-
 bool ps_sparse_steps(const ps_sparse *table)
 {
     return table->steps;

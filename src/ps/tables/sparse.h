@@ -54,7 +54,6 @@ typedef struct ps_sparse ps_sparse;
 /* TRI_EINVAL: dim or scale make no sense; TRI_ECONFIG: nor do the optimizer's options. */
 tri_status ps_sparse_create(const ps_sparse_setup *setup, ps_sparse **out);
 void ps_sparse_destroy(ps_sparse *table);
-int ps_sparse_dim(const ps_sparse *table);
 /* Has it an optimizer? Gradients may be pushed to no other table. */
 bool ps_sparse_steps(const ps_sparse *table);
 /* Rows that are there, in all and of one slot. */

@@ -367,9 +367,8 @@ static tri_status level_target(const tri_job *job, int i, save_target *target)
     *target = (save_target){.level = i, .keep = level->keep, .keep_every = level->keep_every};
     if (!job->run_folder)
         return TRI_OK;
-    char *folder = tri_checkpoint_level_folder(level, job->run_folder);
-    if (!folder)
-        return TRI_ENOMEM;
+    char *folder;
+    TRI_TRY(tri_checkpoint_level_folder(level, job->run_folder, &folder));
     snprintf(target->folder, sizeof(target->folder), "%s", folder);
     tri_free(folder);
     return TRI_OK;

@@ -17,7 +17,7 @@
 
 #define SAVE_FOLDER_NBYTES 1200
 
-/* Elements that one rank writes: a extent, and its values from `low` on. */
+/* Elements that one rank writes: an extent, and its values from `low` on. */
 typedef struct save_item {
     int slice;
     tri_extent extent;

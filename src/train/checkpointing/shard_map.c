@@ -11,7 +11,7 @@
 
 #include "base/memory.h"
 
-enum { ROW_TENSOR, ROW_PARTS, ROW_PART, ROW_DIM, ROW_GROUPS, ROW_EXTENT, ROW_LEAD, ROW_LOW, ROW_HIGH, ROW_GIVES };
+enum { ROW_TENSOR, ROW_PARTS, ROW_PART, ROW_DIM, ROW_GROUPS, ROW_PIECE_EXTENT, ROW_LEAD, ROW_LOW, ROW_HIGH, ROW_GIVES };
 
 struct tri_shard_map {
     tri_group *group;
@@ -21,11 +21,11 @@ struct tri_shard_map {
     int own_count;
     tri_extent *all; /* rank 0: of the others, in order of tensors, then of ranks */
     int all_count;
-    float *window, *packed; /* of TRI_INVENTORY_WINDOW elements; rank 0 has both, the others packed */
+    float *window, *packed; /* of TRI_SHARD_MAP_WINDOW elements; rank 0 has both, the others packed */
     bool spread;
 };
 
-/* Elements [first, first + count) of a tensor, and where those of a extent are for this rank: in its array, or (of
+/* Elements [first, first + count) of a tensor, and where those of an extent are for this rank: in its array, or (of
  * other ranks) in the window. */
 typedef struct window_view {
     int64_t first, count;
@@ -58,14 +58,14 @@ tri_status tri_extents_of_slice(const tri_params *params, const tri_tensors *ten
 
 /* --- rank 0 learns of all --- */
 
-void tri_extent_write(const tri_extent *extent, int64_t row[TRI_HOLDING_ROW])
+void tri_extent_write(const tri_extent *extent, int64_t row[TRI_EXTENT_ROW])
 {
     row[ROW_TENSOR] = extent->tensor;
     row[ROW_PARTS] = extent->piece.parts;
     row[ROW_PART] = extent->piece.part;
     row[ROW_DIM] = extent->piece.dim;
     row[ROW_GROUPS] = extent->piece.groups;
-    row[ROW_EXTENT] = extent->piece.extent;
+    row[ROW_PIECE_EXTENT] = extent->piece.extent;
     row[ROW_LEAD] = extent->piece.lead;
     row[ROW_LOW] = extent->low;
     row[ROW_HIGH] = extent->high;
@@ -73,15 +73,15 @@ void tri_extent_write(const tri_extent *extent, int64_t row[TRI_HOLDING_ROW])
 }
 
 /* The ranks of one run have the same model: what a peer holds is a piece of one of its tensors, or it is refused. */
-tri_status tri_extent_read(const tri_tensors *tensors, const int64_t row[TRI_HOLDING_ROW], int rank, tri_extent *extent)
+tri_status tri_extent_read(const tri_tensors *tensors, const int64_t row[TRI_EXTENT_ROW], int rank, tri_extent *extent)
 {
     *extent = (tri_extent){.rank = rank, .tensor = (int)row[ROW_TENSOR]};
     if (row[ROW_TENSOR] < 0 || row[ROW_TENSOR] >= tensors->count)
         return tri_fail(TRI_EFORMAT, "rank %d holds tensor %lld of %d", rank, (long long)row[ROW_TENSOR],
                         tensors->count);
     const tri_tensor_row *tensor = &tensors->items[row[ROW_TENSOR]];
-    tri_piece piece = {(int)row[ROW_PARTS],  (int)row[ROW_PART], (int)row[ROW_DIM],
-                       (int)row[ROW_GROUPS], row[ROW_EXTENT],    (int)row[ROW_LEAD]};
+    tri_piece piece = {(int)row[ROW_PARTS],  (int)row[ROW_PART],    (int)row[ROW_DIM],
+                       (int)row[ROW_GROUPS], row[ROW_PIECE_EXTENT], (int)row[ROW_LEAD]};
     extent->shape = tensor->shape;
     bool good = piece.parts >= 0;
     if (good && piece.parts > 0) {
@@ -112,9 +112,9 @@ static tri_status rows_sort(tri_shard_map *map, const int64_t *rows, const int64
     if (!map->all)
         return TRI_ENOMEM;
     for (int tensor = 0; tensor < map->tensors->count; tensor++) {
-        const int64_t *row = rows + counts[0] * TRI_HOLDING_ROW;
+        const int64_t *row = rows + counts[0] * TRI_EXTENT_ROW;
         for (int r = 1; r < map->ranks; r++)
-            for (int64_t i = 0; i < counts[r]; i++, row += TRI_HOLDING_ROW) {
+            for (int64_t i = 0; i < counts[r]; i++, row += TRI_EXTENT_ROW) {
                 if (tensor == 0)
                     TRI_TRY(tri_extent_read(map->tensors, row, r, &extent));
                 if (row[ROW_TENSOR] != tensor)
@@ -132,7 +132,7 @@ static tri_status rows_gather(tri_shard_map *map, const int64_t *mine, const int
     int64_t total = 0, *lengths = firsts + map->ranks;
     for (int r = 0; r < map->ranks; r++) {
         firsts[r] = total;
-        lengths[r] = counts[r] * TRI_HOLDING_ROW;
+        lengths[r] = counts[r] * TRI_EXTENT_ROW;
         total += lengths[r];
     }
     int64_t *rows = map->rank == 0 ? tri_alloc_zero((size_t)total + 1, sizeof(int64_t)) : NULL;
@@ -152,11 +152,11 @@ static tri_status extents_exchange(tri_shard_map *map)
 {
     size_t ranks = (size_t)map->ranks;
     int64_t count = map->own_count, gives = 0;
-    int64_t *mine = tri_alloc_zero((size_t)count * TRI_HOLDING_ROW + 1, sizeof(int64_t));
+    int64_t *mine = tri_alloc_zero((size_t)count * TRI_EXTENT_ROW + 1, sizeof(int64_t));
     int64_t *counts = tri_alloc_zero(5 * ranks, sizeof(int64_t)), *both = counts ? counts + 3 * ranks : NULL;
     tri_status status = mine && counts ? TRI_OK : TRI_ENOMEM;
     for (int64_t i = 0; status == TRI_OK && i < count; i++) {
-        tri_extent_write(&map->own[i], mine + i * TRI_HOLDING_ROW);
+        tri_extent_write(&map->own[i], mine + i * TRI_EXTENT_ROW);
         gives += map->own[i].gives;
     }
     if (status == TRI_OK) {
@@ -188,8 +188,8 @@ static tri_status map_fill(tri_shard_map *map, const tri_vector *extents)
         }
     if (map->ranks > 1)
         TRI_TRY(extents_exchange(map));
-    map->packed = tri_alloc(TRI_INVENTORY_WINDOW * sizeof(float));
-    map->window = map->rank == 0 ? tri_alloc(TRI_INVENTORY_WINDOW * sizeof(float)) : NULL;
+    map->packed = tri_alloc(TRI_SHARD_MAP_WINDOW * sizeof(float));
+    map->window = map->rank == 0 ? tri_alloc(TRI_SHARD_MAP_WINDOW * sizeof(float)) : NULL;
     return map->packed && (map->window || map->rank > 0) ? TRI_OK : TRI_ENOMEM;
 }
 
@@ -241,7 +241,7 @@ static int64_t smaller(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* The elements of a extent in a window, to `packed` or from it (NULL: only counted); returns how many. */
+/* The elements of an extent in a window, to `packed` or from it (NULL: only counted); returns how many. */
 static int64_t extent_move(const tri_extent *extent, const window_view *view, float *packed, bool to_packed)
 {
     int64_t done = 0, run;
@@ -265,7 +265,7 @@ static int64_t extent_move(const tri_extent *extent, const window_view *view, fl
 /* Windows end at multiples of their length. */
 static window_view window_at(const tri_tensor_row *tensor, int64_t first, float *array)
 {
-    int64_t count = TRI_INVENTORY_WINDOW - first % TRI_INVENTORY_WINDOW;
+    int64_t count = TRI_SHARD_MAP_WINDOW - first % TRI_SHARD_MAP_WINDOW;
     return (window_view){first, smaller(count, tensor->count - first), array, NULL};
 }
 

@@ -4,7 +4,7 @@
  * which alone touches files.
  *
  * A place is a number: elements of the tensors in front of it (tri_tensors). Tensors travel in windows of at most
- * TRI_INVENTORY_WINDOW elements, so that nobody ever holds a whole that he could not hold. Rank 0 goes along the
+ * TRI_SHARD_MAP_WINDOW elements, so that nobody ever holds a whole that he could not hold. Rank 0 goes along the
  * tensors and the others go along the same ones; nothing is sent but elements.
  */
 #ifndef TRI_TRAIN_SHARD_MAP_H
@@ -16,7 +16,7 @@
 #include "nn/tensors.h"
 #include "parallel/sync.h"
 
-#define TRI_INVENTORY_WINDOW (INT64_C(1) << 18)
+#define TRI_SHARD_MAP_WINDOW (INT64_C(1) << 18)
 
 /* Elements [low, high) of a piece of a tensor, which lie one after the other in an array of their rank. */
 typedef struct tri_extent {
@@ -29,11 +29,10 @@ typedef struct tri_extent {
     int64_t at; /* element of the array where `low` lies; known to its rank alone */
 } tri_extent;
 
-/* A extent as numbers for other ranks, all but rank and at. What is read must be a piece of one of the tensors. */
-#define TRI_HOLDING_ROW 10
-void tri_extent_write(const tri_extent *extent, int64_t row[TRI_HOLDING_ROW]);
-tri_status tri_extent_read(const tri_tensors *tensors, const int64_t row[TRI_HOLDING_ROW], int rank,
-                           tri_extent *extent);
+/* An extent as numbers for other ranks, all but rank and at. What is read must be a piece of one of the tensors. */
+#define TRI_EXTENT_ROW 10
+void tri_extent_write(const tri_extent *extent, int64_t row[TRI_EXTENT_ROW]);
+tri_status tri_extent_read(const tri_tensors *tensors, const int64_t row[TRI_EXTENT_ROW], int rank, tri_extent *extent);
 
 typedef struct tri_shard_map tri_shard_map;
 

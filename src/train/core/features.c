@@ -76,6 +76,11 @@ tri_status tri_features_plan(tri_job *job, const tri_model *model, const tri_dat
     return TRI_OK;
 }
 
+void tri_features_servers_begin(tri_job *job)
+{
+    EACH(servers_begin, job);
+}
+
 tri_status tri_features_form(tri_job *job)
 {
     EACH_TRY(form, job);

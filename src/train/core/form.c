@@ -342,8 +342,10 @@ static tri_status places_open(const tri_job *job)
     tri_checkpoint_levels levels;
     tri_status status = tri_checkpoint_levels_read(&job->config.checkpoint, &levels);
     for (int i = 0; i < levels.count && status == TRI_OK; i++) {
-        char *folder = tri_checkpoint_level_folder(&levels.items[i], job->run_folder);
-        status = folder ? place_open(job, folder, i > 0) : TRI_ENOMEM;
+        char *folder;
+        status = tri_checkpoint_level_folder(&levels.items[i], job->run_folder, &folder);
+        if (status == TRI_OK)
+            status = place_open(job, folder, i > 0);
         if (i > 0 && status != TRI_OK && status != TRI_ECONFIG && status != TRI_ENOMEM) {
             tri_log(TRI_LOG_WARN, "checkpoint.levels: %s", tri_last_error());
             status = TRI_OK;

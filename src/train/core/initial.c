@@ -116,7 +116,7 @@ static void load_say(void *arg, int64_t count, int64_t all)
     tri_log(TRI_LOG_INFO, "reading weights of %s: %lld %%", progress->from, (long long)(100 * count / all));
 }
 
-static bool is_begun_anew(void *arg, const char *name)
+static bool is_initialized(void *arg, const char *name)
 {
     return tri_patterns_match(arg, name);
 }
@@ -140,7 +140,7 @@ static tri_status weights_read(tri_job *job, tri_job_arrays *arrays)
 {
     load_progress progress = {job->config.from, tri_now_ns()};
     tri_pretrained_load load = {
-        .keeps = is_begun_anew, .keeps_arg = &job->config.reinit, .progress = load_say, .progress_arg = &progress};
+        .keeps = is_initialized, .keeps_arg = &job->config.reinit, .progress = load_say, .progress_arg = &progress};
     tri_checkpoint_slice *slices = tri_alloc_zero((size_t)job->tensors.count, sizeof(*slices));
     if (!slices)
         return TRI_ENOMEM;

@@ -93,7 +93,7 @@ typedef struct tri_scalar_state {
     char bits[128];
     uint64_t samples; /* sum of their marks, of the last step */
     tri_step_record record;
-    double test[4];
+    double test[6];
 } tri_scalar_state;
 
 /* A data set of no more is read once and not again in each generation: to unpack Fashion-MNIST takes longer than all
@@ -267,7 +267,7 @@ struct tri_job {
     char bits[128];
     tri_metrics *metrics; /* rank 0 with a run folder, else NULL */
     tri_console *console; /* rank 0 with console, else NULL */
-    bool result_told;     /* the run's last lines, by this process */
+    bool result_printed;  /* the run's last lines, by this process */
 };
 
 /* job->bits of a run in which a flipped bit was found some steps after it may have been used begins with this. */

@@ -113,9 +113,9 @@ tri_status tri_job_print_result(tri_job *job)
     tri_job_result result;
     TRI_TRY(tri_job_stages_print(job));
     TRI_TRY(tri_job_result_read(job, &result));
-    if (!job->console || job->result_told)
+    if (!job->console || job->result_printed)
         return TRI_OK;
-    job->result_told = true;
+    job->result_printed = true;
     if (!isnan(result.test_accuracy))
         tri_console_line(job->console, "%s accuracy %.4f", part, result.test_accuracy);
     else if (!isnan(result.test_loss))

@@ -2,7 +2,6 @@
  *
  * scalar_state.c: what of a run's state is no array: a rank gives it to another one, or goes back to it.
  */
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -12,12 +11,13 @@
 tri_scalar_state tri_scalar_state_of(const tri_job *job)
 {
     const tri_job_test *test = &job->test;
-    tri_scalar_state scalars = {.step = job->step,
-                                .step_before = job->step_before,
-                                .first_step = job->first_step,
-                                .saved_step = job->saved_step,
-                                .record = job->committed,
-                                .test = {test->loss, test->accuracy, test->perplexity, test->weight}};
+    tri_scalar_state scalars = {
+        .step = job->step,
+        .step_before = job->step_before,
+        .first_step = job->first_step,
+        .saved_step = job->saved_step,
+        .record = job->committed,
+        .test = {test->loss, test->accuracy, test->perplexity, test->weight, test->mae, test->r2}};
     snprintf(scalars.bits, sizeof(scalars.bits), "%s", job->bits);
     tri_features_scalars_put(job, &scalars);
     return scalars;
@@ -39,8 +39,9 @@ tri_status tri_scalar_state_take(tri_job *job, const tri_scalar_state *scalars, 
     test->loss = scalars->test[0];
     test->accuracy = scalars->test[1];
     test->perplexity = scalars->test[2];
-    test->mae = test->r2 = NAN; /* until the next evaluation */
     test->weight = scalars->test[3];
+    test->mae = scalars->test[4];
+    test->r2 = scalars->test[5];
     job->hashed_step = -1;
     return had_state && job->metrics ? tri_features_step_missed(job) : TRI_OK;
 }

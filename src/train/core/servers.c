@@ -11,6 +11,7 @@
 #include "parallel/sync_ps.h"
 #include "ps/client/client.h"
 #include "train/core/dataset_info.h"
+#include "train/core/features.h"
 #include "train/core/job.h"
 #include "train/core/servers.h"
 
@@ -88,6 +89,7 @@ void tri_job_servers_plan(tri_job *job)
 
 tri_status tri_job_servers_start(tri_job *job)
 {
+    tri_features_servers_begin(job);
     int64_t step = tri_sync_ps_step(job->sync);
     if (step < 0) {
         TRI_TRY(tri_sync_ps_give(job->sync, job->step, job->optim));

@@ -165,7 +165,7 @@ tri_status tri_job_stages_print(tri_job *job)
     double bubble;
     tri_pipeline_times *times = tri_alloc_zero((size_t)job->mesh.pipeline, sizeof(*times));
     tri_status status = times ? tri_pipeline_gather_times(job->pipeline, times, &bubble) : TRI_ENOMEM;
-    bool tells = job->console && !job->result_told;
+    bool tells = job->console && !job->result_printed;
     for (int s = 0; status == TRI_OK && tells && s < job->mesh.pipeline; s++)
         tri_console_line(job->console, "stage %d: forward %.1f ms, backward %.1f, adding gradients %.1f, idle %.1f", s,
                          times[s].forward * 1e3, times[s].backward * 1e3, times[s].adding * 1e3, times[s].idle * 1e3);

@@ -14,9 +14,6 @@
 #include "train/core/features.h"
 #include "train/core/servers.h"
 #include "train/core/step.h"
-#include "train/elastic/mirrors_verify.h"
-#include "train/elastic/reform.h"
-#include "train/elastic/reform_assignment.h"
 
 /* Time since *mark in seconds; *mark moves to now. */
 static double lap(int64_t *mark_ns)
@@ -362,12 +359,12 @@ static void step_advance(tri_job *job)
 static void count_step(tri_job *job, double seconds)
 {
     tri_step_record *record = &job->record;
-    const tri_job_rates *figures = &job->rates;
+    const tri_job_rates *rates = &job->rates;
     int64_t samples = batch_samples(job) * (step_after(job) - job->step);
     record->other = seconds - record->data - record->forward - record->backward - record->comm - record->optimizer;
     record->samples_per_s = (double)samples / seconds;
-    record->tokens_per_s = figures->tokens > 0 ? record->samples_per_s * (double)figures->tokens : NAN;
-    record->mfu = figures->peak > 0 ? record->samples_per_s * figures->flops / figures->peak : NAN;
+    record->tokens_per_s = rates->tokens > 0 ? record->samples_per_s * (double)rates->tokens : NAN;
+    record->mfu = rates->peak > 0 ? record->samples_per_s * rates->flops / rates->peak : NAN;
     record->epoch = (double)step_after(job) / (double)job->steps_per_epoch;
     uint64_t sent = tri_counter_now(TRI_COUNT_SENT_NBYTES);
     record->sent_bytes = (int64_t)(sent - job->sent_nbytes);

@@ -94,12 +94,12 @@ static tri_status server_refill(void *arg, int server)
     return status;
 }
 
-static tri_status form(tri_job *job)
+/* A server may be found empty as soon as one is asked. */
+static void servers_begin(tri_job *job)
 {
     bool leads = job->servers.client && !tri_job_follows(job);
     if (leads && job->config.ps.consistency != PS_BSP && job->config.ps.replicas < 2)
         tri_ps_client_refill_set(job->servers.client, server_refill, job);
-    return TRI_OK;
 }
 
 static void restore_close(tri_job *job)
@@ -108,4 +108,4 @@ static void restore_close(tri_job *job)
         tri_ps_client_refill_set(job->servers.client, NULL, NULL);
 }
 
-const tri_feature tri_feature_ps_restore = {.form = form, .close = restore_close};
+const tri_feature tri_feature_ps_restore = {.servers_begin = servers_begin, .close = restore_close};

@@ -28,7 +28,7 @@ tri_status tri_job_leave_agree(tri_job *job);
 tri_status tri_job_mirror_open(tri_job *job);
 void tri_job_mirror_close(tri_job *job);
 /* Between the sums of a step and the moving of the weights, where job->assignment.on: nothing moves anywhere before all
- * ranks have all that moves. same: nor if a part of the state and its mirror differ. */
+ * ranks have all that moves. *same is true before, and becomes false if a part of the state and its mirror differ. */
 tri_status tri_job_commit(tri_job *job, bool *same);
 /* What this rank moves in a step, as the sync has it: into room for its pieces and one; returns how many. */
 int tri_job_own_pieces(const tri_job *job, tri_sync_piece *pieces);

@@ -52,7 +52,7 @@ typedef struct move {
 
 /* --- who has what --- */
 
-enum { ROW_ITEM = TRI_HOLDING_ROW, ROW_INDEX, ROW_COUNT };
+enum { ROW_ITEM = TRI_EXTENT_ROW, ROW_INDEX, ROW_COUNT };
 
 static tri_status rows_append(const tri_vector *extents, int item, tri_vector *rows)
 {

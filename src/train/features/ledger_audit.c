@@ -14,9 +14,9 @@
 #include "base/fs.h"
 #include "data/data.h"
 
-#define TOLD_STEPS   10 /* that are wrong, in full */
-#define TOLD_SAMPLES 8
-#define SEARCH_COUNT (INT64_C(1) << 29) /* samples, in all: a second or two */
+#define REPORTED_STEPS   10 /* that are wrong, in full */
+#define REPORTED_SAMPLES 8
+#define SEARCH_COUNT     (INT64_C(1) << 29) /* samples, in all: a second or two */
 
 typedef struct audit {
     tri_ledger_view view;
@@ -50,9 +50,9 @@ static int64_t step_plan(audit *at, int64_t step, uint64_t *marks)
 
 static void samples_tell(tri_string *out, const int64_t *indices, int64_t count)
 {
-    for (int64_t i = 0; i < count && i < TOLD_SAMPLES; i++)
+    for (int64_t i = 0; i < count && i < REPORTED_SAMPLES; i++)
         (void)tri_string_appendf(out, "%s%" PRId64, i ? ", " : "", indices[i]);
-    if (count > TOLD_SAMPLES)
+    if (count > REPORTED_SAMPLES)
         (void)tri_string_appendf(out, ", ... (%" PRId64 ")", count);
 }
 
@@ -89,7 +89,7 @@ static void step_wrong(audit *at, int64_t step, bool known, int64_t count, uint6
 {
     at->wrong += known;
     at->missing += !known;
-    if (at->wrong + at->missing > TOLD_STEPS)
+    if (at->wrong + at->missing > REPORTED_STEPS)
         return;
     (void)tri_string_appendf(&at->report, "step %" PRId64 " (epoch %" PRId64 "): ", step, step / at->steps_per_epoch);
     if (!known) {
@@ -188,8 +188,8 @@ tri_status tri_ledger_audit(const char *run, tri_ledger_verdict *verdict)
     tri_status status = audit_open(run, &at);
     if (status == TRI_OK)
         audit_run(&at);
-    if (at.wrong + at.missing > TOLD_STEPS)
-        (void)tri_string_appendf(&at.report, "and %" PRId64 " steps more\n", at.wrong + at.missing - TOLD_STEPS);
+    if (at.wrong + at.missing > REPORTED_STEPS)
+        (void)tri_string_appendf(&at.report, "and %" PRId64 " steps more\n", at.wrong + at.missing - REPORTED_STEPS);
     *verdict = (tri_ledger_verdict){.plan = at.view.plan,
                                     .first = at.view.first,
                                     .end = at.view.end,

@@ -3,7 +3,7 @@
  * show.c: monitor.tensorboard: when what is written, and by whom: rank 0 writes, the others give what it lacks.
  *
  * Nothing here touches weights, state or random numbers. A file that cannot be written is reported once, and training
- * continues on.
+ * continues.
  */
 #include "train/features/show.h"
 #include "train/core/features.h"

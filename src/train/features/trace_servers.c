@@ -35,7 +35,7 @@ void tri_job_trace_servers_free(tri_trace_servers *all)
     *all = (tri_trace_servers){0};
 }
 
-static tri_status deeds_keep(const tri_ps_operations *operations, tri_trace_rank *server)
+static tri_status operations_keep(const tri_ps_operations *operations, tri_trace_rank *server)
 {
     *server = (tri_trace_rank){
         .ahead_ns = operations->ahead_ns, .uncertain_ns = operations->uncertain_ns, .lost = operations->lost};
@@ -68,7 +68,7 @@ static tri_status servers_ask(const tri_job *job, int64_t since_ns, tri_trace_se
     tri_status status = tri_ps_client_operations(client, since_ns, operations);
     for (int s = 0; s < servers; s++) {
         if (status == TRI_OK)
-            status = deeds_keep(&operations[s], &all->servers[s]);
+            status = operations_keep(&operations[s], &all->servers[s]);
         tri_free(operations[s].operations);
     }
     tri_free(operations);

@@ -503,7 +503,7 @@ static tri_status replicas_compare(tri_job *job, replicas *found)
     return status;
 }
 
-static tri_status replicas_mend(tri_job *job)
+static tri_status replicas_repair_all(tri_job *job)
 {
     replicas found;
     tri_status status = replicas_open(job, &found);
@@ -519,7 +519,7 @@ static tri_status replicas_mend(tri_job *job)
 static tri_status repair(tri_job *job, bool *done)
 {
     *done = true;
-    return replicas_mend(job);
+    return replicas_repair_all(job);
 }
 
 static tri_status verify_now(tri_job *job)
@@ -536,7 +536,7 @@ static tri_status verify_now(tri_job *job)
     TRI_TRY(status);
     verify->in_a_row = 0;
     if (figures[0] != 0 || figures[1] != 0)
-        TRI_TRY(replicas_mend(job));
+        TRI_TRY(replicas_repair_all(job));
     verify->compared = job->step;
     return TRI_OK;
 }

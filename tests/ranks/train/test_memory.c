@@ -41,7 +41,7 @@ static double foretold(const memory_case *at, const char *const *overrides)
 {
     tri_config config;
     tri_mesh mesh;
-    double sum = 0, window = (double)TRI_INVENTORY_WINDOW * sizeof(float);
+    double sum = 0, window = (double)TRI_SHARD_MAP_WINDOW * sizeof(float);
     assert_int_equal(tri_config_load(NULL, at->config, overrides, &config), TRI_OK);
     assert_int_equal(tri_mesh_shape(&config.parallel, at->world, &mesh), TRI_OK);
     for (int stage = 0; stage < mesh.pipeline; stage++) {

@@ -208,7 +208,7 @@ static void state_begin(process *p)
     for (int i = 0; before && i < all->count; i++)
         if (all->processes[i].step > 0 && !all->processes[i].dead && strstr(before, all->processes[i].id))
             broke(all, "a state is thrown away");
-    all->begun_anew += is_founded(all);
+    all->begun_again += is_founded(all);
     p->step = 0;
     p->state = p->run->states[0];
 }

@@ -67,7 +67,7 @@ typedef struct run {
     meeting meetings[GENERATIONS];
     int64_t newest;             /* generation that somebody worked in */
     uint64_t states[STEPS + 1]; /* after so many steps, as one process would have them */
-    int begun_anew;
+    int begun_again;
     int failures; /* of a check; fibers cannot leave by cmocka's way */
     const char *failed;
 } run;

@@ -50,15 +50,15 @@ static run *rough_run(int seed)
 static void the_dead_are_replaced_and_the_stopped_come_back(void **state)
 {
     (void)state;
-    int generations = 0, newcomers = 0, begun_anew = 0;
+    int generations = 0, newcomers = 0, begun_again = 0;
     for (int seed = 1; seed <= seeds_wanted(300); seed++) {
         run *all = rough_run(seed);
         generations += (int)all->newest;
         newcomers += all->count - all->initial_members;
-        begun_anew += all->begun_anew > 0;
+        begun_again += all->begun_again > 0;
         run_free(all);
     }
-    print_message("%d generations, %d newcomers, %d runs begun again\n", generations, newcomers, begun_anew);
+    print_message("%d generations, %d newcomers, %d runs begun again\n", generations, newcomers, begun_again);
 }
 
 /* 251: a newcomer slept while the others came to the end, found all of them gone, and began the run again. 791: one

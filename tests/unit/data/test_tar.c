@@ -282,6 +282,36 @@ static void samples_without_a_label_are_refused_or_left_out(void **state)
     drop_folder(folder);
 }
 
+static void a_label_that_is_a_name_is_found_before_one_that_is_a_number(void **state)
+{
+    (void)state;
+    static const char *const labels[] = {"07", "7", "cat"};
+    char *folder = make_folder();
+    char *bytes;
+    size_t nbytes;
+    tri_string tar = {0};
+    tri_dataset *dataset;
+    file_of("rgb.png", &bytes, &nbytes);
+    for (int i = 0; i < 3; i++) {
+        char name[2][8] = {"a.png", "a.cls"};
+        name[0][0] = name[1][0] = (char)('a' + i);
+        entry_add(&tar, name[0], '0', bytes, nbytes);
+        text_add(&tar, name[1], labels[i]);
+    }
+    tar_end(&tar);
+    write_file(folder, "x.tar", tar.text, tar.nbytes);
+    tri_data_config config = config_of(folder);
+    strcpy(config.test, "0");
+    assert_int_equal(tri_dataset_open(&config, TRI_PART_TRAIN, &dataset), TRI_OK);
+    assert_int_equal(dataset->info.count, 3);
+    for (int i = 0; i < 3; i++)
+        assert_string_equal(dataset->names.texts[i], labels[i]);
+    tri_dataset_close(dataset);
+    tri_free(bytes);
+    tri_string_fini(&tar);
+    drop_folder(folder);
+}
+
 static void the_index_is_used_until_the_file_changes(void **state)
 {
     (void)state;
@@ -369,6 +399,7 @@ int main(void)
         cmocka_unit_test(what_is_wrong_is_said_with_file_and_byte),
         cmocka_unit_test(folders_patterns_and_parts_are_found),
         cmocka_unit_test(samples_without_a_label_are_refused_or_left_out),
+        cmocka_unit_test(a_label_that_is_a_name_is_found_before_one_that_is_a_number),
         cmocka_unit_test(the_index_is_used_until_the_file_changes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -28,11 +28,15 @@ static void devices_are_opened_by_their_words(void **state)
         {"cpu", TRI_OK, "cpu", NULL, 0},
         {"fake", TRI_OK, "fake", NULL, 0},
         {"fake:3", TRI_OK, "fake", NULL, 3},
-        {"fake:", TRI_ECONFIG, NULL, "want auto, cpu, cuda or cuda:N, got 'fake:'", 0},
+        {"fake:", TRI_ECONFIG, NULL, "want auto or cpu, got 'fake:'", 0},
+        {"fake:4294967296", TRI_ECONFIG, NULL, "got 'fake:4294967296'", 0},
+        {"fake:99999999999999999999", TRI_ECONFIG, NULL, "got 'fake:9999", 0},
+        {"cpu:0", TRI_OK, "cpu", NULL, 0},
+        {"cpu:7", TRI_ECONFIG, NULL, "got 'cpu:7'", 0},
         {"fake:1x", TRI_ECONFIG, NULL, "got 'fake:1x'", 0},
         {"faker", TRI_ECONFIG, NULL, "got 'faker'", 0},
         {"", TRI_ECONFIG, NULL, "got ''", 0},
-        {"cuda", TRI_ECONFIG, NULL, "this build has no CUDA device", 0},
+        {"cuda", TRI_ECONFIG, NULL, "nothing trains on a GPU yet", 0},
         {"cuda:1", TRI_ECONFIG, NULL, "want auto or cpu, got cuda:1", 0},
     };
     for (size_t i = 0; i < TRI_COUNT_OF(rows); i++) {

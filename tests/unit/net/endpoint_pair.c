@@ -107,7 +107,7 @@ void pair_send(pair_end *end, tri_connection *connection, unsigned priority, uin
 
     *mail = (pair_mail){end, id};
     if (tri_connection_send(connection, priority, &message, body, end_sent, mail) != TRI_OK) {
-        PAIR_CHECK(end->pair, false && "tri_post_send works");
+        PAIR_CHECK(end->pair, false && "tri_connection_send works");
         free(mail);
     }
 }

@@ -38,7 +38,7 @@ static bool says_a_byte(int fd)
     return send(fd, "T", 1, MSG_NOSIGNAL) == 1;
 }
 
-static bool handshakes_http(int fd)
+static bool speaks_http(int fd)
 {
     static const char text[] = "GET / HTTP/1.1\r\nHost: trireme\r\nUser-Agent: curl/8.5.0\r\nAccept: text/plain\r\n"
                                "Accept-Encoding: identity\r\n\r\n";
@@ -109,7 +109,7 @@ static void strangers_that(stranger_fn say)
 
 static void strangers_leave_places_for_the_ranks(void **state)
 {
-    static const stranger_fn kinds[] = {is_silent, says_a_byte, handshakes_http, knows_the_protocol};
+    static const stranger_fn kinds[] = {is_silent, says_a_byte, speaks_http, knows_the_protocol};
 
     (void)state;
     for (size_t i = 0; i < TRI_COUNT_OF(kinds); i++) {
