@@ -146,34 +146,54 @@ static void page_config(manual *at)
 
 /* --- docs/config.md --- */
 
-/* Inside a cell of a table, a bar ends the cell. */
-static void add_cell(manual *at, const char *text)
+#define PAGE_WIDTH 120
+
+/* A line must not begin with what Markdown reads as a list, a heading, a quotation or a table. */
+static bool may_begin_line(const char *word)
 {
-    for (; *text; text++) {
-        const char one[2] = {*text, 0};
-        add(at, *text == '|' ? "\\|" : *text == '*' ? "\\*" : one);
+    return !strchr("-+*#>=|", word[0]) && !isdigit((unsigned char)word[0]);
+}
+
+/* Adds a text in lines of at most PAGE_WIDTH characters; all but the first begin with `indent` blanks. */
+static void add_wrapped(manual *at, const char *text, int indent)
+{
+    char line[PAGE_WIDTH + 2];
+    for (int first = 0; *text; first = indent) {
+        const int room = PAGE_WIDTH - first;
+        int length = (int)strlen(text);
+        if (length > room) {
+            for (length = room; length > 0 && !(text[length] == ' ' && may_begin_line(text + length + 1)); length--)
+                ;
+            length = length > 0 ? length : (int)strcspn(text, " ");
+        }
+        snprintf(line, sizeof(line), "%*s%.*s", first, "", length, text);
+        add(at, line);
+        add(at, "\n");
+        text += length + (text[length] == ' ');
     }
 }
 
+/* Appends a text of which Markdown takes nothing for its own. */
+static void escape(const char *text, tri_string *out)
+{
+    for (; *text; text++)
+        (void)tri_string_appendf(out, "%s%c", strchr("*<", *text) ? "\\" : "", *text);
+}
+
+/* - `section.field`: `default`; values; bits; if CONDITIONS: help */
 static void add_row(manual *at, const tri_config_section *section, const tri_option *row)
 {
-    tri_string allowed = {0};
-    allowed_print(row, "`", &allowed);
-    add(at, "| `");
-    add(at, section->table->section);
-    add(at, ".");
-    add(at, row->field);
-    add(at, row->fallback[0] ? "` | `" : "` | ");
-    add(at, row->fallback);
-    add(at, row->fallback[0] ? "` | " : " | ");
-    add_cell(at, tri_string_text(&allowed));
-    add(at, " | ");
-    add_cell(at, row->help);
-    add(at, row->applies ? " | `" : " | ");
-    add_cell(at, row->applies ? row->applies : "");
-    add(at, row->applies ? "` | " : " | ");
-    add(at, section->row_decides(row->field) ? "yes |\n" : "no |\n");
-    tri_string_fini(&allowed);
+    tri_string item = {0};
+    (void)tri_string_appendf(&item, "- `%s.%s` (", section->table->section, row->field);
+    (void)tri_string_appendf(&item, row->fallback[0] ? "`%s`; " : "empty%s; ", row->fallback);
+    allowed_print(row, "`", &item);
+    (void)tri_string_appendf(&item, "%s", section->row_decides(row->field) ? "; *bits*" : "");
+    if (row->applies)
+        (void)tri_string_appendf(&item, "; if `%s`", row->applies);
+    (void)tri_string_append(&item, "): ");
+    escape(row->help, &item);
+    add_wrapped(at, tri_string_text(&item), 2);
+    tri_string_fini(&item);
 }
 
 static const char options_intro[] =
@@ -184,23 +204,40 @@ static const char options_intro[] =
     "they override the file:\n\n"
     "    trireme train examples/fashion_mnist.yaml -n 2 optim.lr=0.02 train.epochs=1\n\n"
     "- `trireme train CONFIG.yaml --dry-run` prints the resolved configuration with the origin of each value, and the\n"
-    "  memory of a worker. A run writes the same text to `config.yaml` in its folder; it reads back to the same\n"
-    "  configuration.\n"
-    "- `trireme train --help` prints these tables in the terminal.\n"
+    "  memory of a worker. A run writes the same text to `config.yaml` in its folder.\n"
     "- An unknown option, a value of the wrong type or out of bounds and a duplicate key are errors with file, line "
     "and\n"
     "  the nearest option. YAML aliases, tags and several documents in a file are refused.\n"
-    "- *applies if*: the option has no effect in other runs. Given on the command line of such a run, it is warned "
-    "about;\n"
-    "  in a file it is not. `a|b`: a or b.\n"
-    "- Integers take the suffixes k, M, G (powers of 1000). Booleans: true, false, yes, no, on, off.\n"
-    "- *bits*: the value decides the weights ([bits.md](bits.md)); each checkpoint stores the hash of these values. A "
-    "run\n"
-    "  says so if another option makes it not reproducible.\n\n"
+    "- Integers take the suffixes k, M, G (powers of 1000). Booleans: true, false, yes, no, on, off.\n\n"
+    "After each option: its default, its values, then\n\n"
+    "- *bits*, if the value decides the weights ([bits.md](bits.md)); each checkpoint stores the hash of these values. "
+    "A\n"
+    "  run says so if another option makes it not reproducible.\n"
+    "- *if*: the option has no effect in other runs. Given on the command line of such a run, it is warned about; in "
+    "a\n"
+    "  file it is not. `a|b`: a or b.\n\n"
     "## model\n\n"
-    "The name of a model with fields, or a list of layers; `from`, `freeze`, `reinit` and `smoothing` go with each\n"
-    "([models.md](models.md)).\n\n"
-    "```text\n";
+    "The name of a model with fields and their defaults, or a list of layers; `from`, `freeze`, `reinit` and "
+    "`smoothing`\n"
+    "can be given with each ([models.md](models.md)).\n\n";
+
+/* One item for each line of the list of models. */
+static void add_models(manual *at)
+{
+    tri_string models = {0};
+    if (at->status == TRI_OK)
+        at->status = tri_models_help(&models);
+    for (const char *line = tri_string_text(&models); *line;) {
+        const int nbytes = (int)strcspn(line, "\n"), word = (int)strcspn(line + 2, " ");
+        const int help = 2 + word + (int)strspn(line + 2 + word, " ");
+        tri_string item = {0};
+        (void)tri_string_appendf(&item, "- `%.*s`: %.*s", word, line + 2, nbytes - help, line + help);
+        add_wrapped(at, tri_string_text(&item), 2);
+        tri_string_fini(&item);
+        line += nbytes + (line[nbytes] == '\n');
+    }
+    tri_string_fini(&models);
+}
 
 /* What a table cannot say; behind the table of its section. */
 static const struct {
@@ -248,8 +285,7 @@ static void add_table(manual *at, const tri_config_section *section)
     const char first[2] = {(char)toupper(section->table->help[0]), 0};
     add(at, first);
     add(at, section->table->help + 1);
-    add(at,
-        ".\n\n| option | default | values | meaning | applies if | bits |\n| --- | --- | --- | --- | --- | --- |\n");
+    add(at, ".\n\n");
     for (size_t i = 0; i < section->table->count; i++)
         add_row(at, section, &section->table->rows[i]);
 }
@@ -257,12 +293,7 @@ static void add_table(manual *at, const tri_config_section *section)
 static void options_write(manual *at)
 {
     add(at, options_intro);
-    tri_string models = {0};
-    if (at->status == TRI_OK)
-        at->status = tri_models_help(&models);
-    add(at, tri_string_text(&models));
-    tri_string_fini(&models);
-    add(at, "```\n");
+    add_models(at);
     for (const tri_config_section *section = tri_config_sections; section->table; section++) {
         const char *name = section->table->section;
         const bool begins = section == tri_config_sections || strcmp(name, section[-1].table->section) != 0;
