@@ -1,4 +1,4 @@
-"""Whole elastic jobs on virtual time, a seed each (docs/simulator.md#recovery): bench/reliability simulated."""
+"""Whole elastic jobs on virtual time, a seed each (docs/measuring.md#simulate-recovery): bench/reliability simulated."""
 import os
 import re
 import subprocess

@@ -182,7 +182,7 @@ static const char *hint_of(tri_status status, const char *message)
     static char help[96];
     if (strstr(message, "TRIREME_TOKEN"))
         return "export TRIREME_TOKEN=$(openssl rand -hex 32) once, the same text for all processes of the job "
-               "(docs/security.md)";
+               "(docs/clusters.md)";
     const bool trains = given_command && strcmp(given_command->name, "train") == 0;
     switch (status) {
     case TRI_ECONFIG:

@@ -25,7 +25,7 @@ static const tri_flag flags[] = {
     {"--first", "S", "the first of them (default 1)", &given.first},
     {"--steps", "N", "of each run (default 20)", &given.steps},
     {"--faults", "N", "of each run (default 12)", &given.faults},
-    {"--kinds", "LIST", "of faults, such as kill,delay,loss (default: all of them, docs/simulator.md)", &given.kinds},
+    {"--kinds", "LIST", "of faults, such as kill,delay,loss (default: all of them, docs/measuring.md)", &given.kinds},
     {"--flips", "N", "bits of parts of the state, and of their mirrors, that flip (default 0)", &given.flips},
     {"--layout", "NAME", "data (default), zero1, zero2, zero3, stages, tensor, mesh; all: by the seed", &given.layout},
     {"--spares", "N", "workers that wait beside them (default 0)", &given.spares},

@@ -58,6 +58,6 @@ tri_status tri_mpi_load(const char *path, const char *started_by, const tri_mpi_
         return load(place, out);
     return tri_fail(TRI_ENOTFOUND,
                     "comm.engine mpi: want libtrireme_mpi_%s.so in %s or %s, found none: build Trireme where mpicc of "
-                    "that MPI is (docs/engines.md)",
+                    "that MPI is (docs/collectives.md)",
                     started_by, folder[0] ? folder : "the program's folder", TRI_PLUGIN_FOLDER);
 }
