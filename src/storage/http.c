@@ -71,25 +71,40 @@ static tri_status http_stat(tri_storage *storage, const char *name, tri_storage_
     return status;
 }
 
-static tri_status http_read(tri_storage *storage, const tri_storage_entry *entry, uint64_t first, size_t nbytes,
-                            void *out)
+/* Asks for bytes of the content that the entry describes. */
+static tri_status content_ask(tri_storage *storage, const tri_storage_entry *entry, uint64_t first,
+                              tri_request *request)
 {
-    tri_request request = {.method = "GET", .into = out, .into_nbytes = nbytes};
+    const size_t nbytes = request->into_nbytes;
     tri_status status = TRI_OK;
+    request->method = "GET";
     if (nbytes < entry->nbytes)
         status =
-            tri_string_appendf(&request.headers, "range: bytes=%" PRIu64 "-%" PRIu64 "\n", first, first + nbytes - 1);
+            tri_string_appendf(&request->headers, "range: bytes=%" PRIu64 "-%" PRIu64 "\n", first, first + nbytes - 1);
     if (status == TRI_OK && entry->etag[0] == '"') /* a strong one */
-        status = tri_string_appendf(&request.headers, "if-match: %s\n", entry->etag);
+        status = tri_string_appendf(&request->headers, "if-match: %s\n", entry->etag);
     else if (status == TRI_OK && entry->etag[0] && strncmp(entry->etag, "W/", 2) != 0) /* Last-Modified */
-        status = tri_string_appendf(&request.headers, "if-unmodified-since: %s\n", entry->etag);
+        status = tri_string_appendf(&request->headers, "if-unmodified-since: %s\n", entry->etag);
     if (status == TRI_OK)
-        status = ask(storage, entry->name, &request);
-    tri_request_fini(&request);
+        status = ask(storage, entry->name, request);
+    tri_request_fini(request);
     return status;
 }
 
-#define ROW .open = http_open, .close = http_close, .stat = http_stat, .read = http_read
+static tri_status http_read(tri_storage *storage, const tri_storage_entry *entry, uint64_t first, size_t nbytes,
+                            void *out)
+{
+    tri_request request = {.into = out, .into_nbytes = nbytes};
+    return content_ask(storage, entry, first, &request);
+}
+
+static tri_status http_fetch(tri_storage *storage, const tri_storage_entry *entry, tri_fs_file *file)
+{
+    tri_request request = {.file = file, .into_nbytes = entry->nbytes};
+    return content_ask(storage, entry, 0, &request);
+}
+
+#define ROW .open = http_open, .close = http_close, .stat = http_stat, .read = http_read, .fetch = http_fetch
 const tri_storage_ops tri_storage_http = {.scheme = "http", ROW};
 const tri_storage_ops tri_storage_https = {.scheme = "https", ROW};
 

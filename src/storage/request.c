@@ -53,7 +53,7 @@ static size_t body_take(char *bytes, size_t each, size_t count, void *arg)
     tri_request *request = arg;
     const size_t nbytes = each * count;
     /* libcurl has seen the status line by now: `http` was set by header_take(). */
-    if (request->into == NULL || !IS_SUCCESS(request->http)) {
+    if ((request->into == NULL && request->file == NULL) || !IS_SUCCESS(request->http)) {
         bool fits = request->answer.nbytes + nbytes <= ANSWER_MOST;
         return fits && tri_string_append_bytes(&request->answer, bytes, nbytes) == TRI_OK ? nbytes : 0;
     }
@@ -61,7 +61,14 @@ static size_t body_take(char *bytes, size_t each, size_t count, void *arg)
         request->overflows = true;
         return 0;
     }
-    memcpy((char *)request->into + request->got_nbytes, bytes, nbytes);
+    if (request->file == NULL)
+        memcpy((char *)request->into + request->got_nbytes, bytes, nbytes);
+    else if (tri_stop_signal() != 0)
+        request->broke = tri_fail(TRI_ECANCELED, "stopped by a signal while files were fetched");
+    else
+        request->broke = tri_fs_file_write(request->file, bytes, nbytes, request->got_nbytes);
+    if (request->broke != TRI_OK)
+        return 0;
     request->got_nbytes += nbytes;
     return nbytes;
 }
@@ -227,7 +234,8 @@ static void pause_before(const tri_request *request, int attempt)
 /* An answer that was cut short is none. */
 static bool is_short(const tri_request *request)
 {
-    return IS_SUCCESS(request->http) && request->into != NULL && request->got_nbytes != request->into_nbytes;
+    const bool has_place = request->into != NULL || request->file != NULL;
+    return IS_SUCCESS(request->http) && has_place && request->got_nbytes != request->into_nbytes;
 }
 
 tri_status tri_request_send(tri_requester *requester, tri_request *request)
@@ -238,6 +246,7 @@ tri_status tri_request_send(tri_requester *requester, tri_request *request)
         tri_status status;
         CURLcode code = send_once(requester, request, &status);
         TRI_TRY(status);
+        TRI_TRY(request->broke);
         if (request->overflows)
             return tri_fail(TRI_EUNSUPPORTED, "%.400s: want %zu bytes, got more: the server gives no ranges of files",
                             request->label, request->into_nbytes);

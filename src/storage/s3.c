@@ -466,17 +466,6 @@ static tri_status parts_print(char (*etags)[TRI_STORAGE_ETAG_NBYTES], int count,
     return tri_string_append(out, "</CompleteMultipartUpload>");
 }
 
-/* A try whose answer was lost may have completed it: the object is there then. */
-static bool is_complete(tri_storage *storage, const char *name, int count)
-{
-    tri_storage_entry entry = {0};
-    char ending[16];
-    snprintf(ending, sizeof(ending), "-%d", count);
-    bool is = s3_stat(storage, name, &entry) == TRI_OK;
-    const size_t nbytes = strlen(entry.etag), wanted = strlen(ending);
-    return is && nbytes > wanted && strcmp(entry.etag + nbytes - wanted, ending) == 0;
-}
-
 static tri_status s3_parts_end(tri_storage *storage, const char *name, const char *mark,
                                char (*etags)[TRI_STORAGE_ETAG_NBYTES], int count)
 {
@@ -501,8 +490,6 @@ static tri_status s3_parts_end(tri_storage *storage, const char *name, const cha
             status = attempt < 3 ? TRI_OK : fail(&one);
             tri_sleep_ns((attempt + 1) * 200 * TRI_NS_PER_MS);
         }
-        if (status == TRI_ENOTFOUND && is_complete(storage, name, count))
-            status = TRI_OK;
         call_fini(&one);
     }
     tri_string_fini(&body);

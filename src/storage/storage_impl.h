@@ -5,6 +5,7 @@
 #ifndef TRI_STORAGE_STORAGE_IMPL_H
 #define TRI_STORAGE_STORAGE_IMPL_H
 
+#include "base/fs.h"
 #include "storage/storage.h"
 
 /* Of an upload. 10,000 parts are the most that S3 takes, 5 MiB the least of one. */
@@ -18,9 +19,12 @@ typedef struct tri_storage_ops {
     tri_status (*stat)(tri_storage *storage, const char *name, tri_storage_entry *entry);
     tri_status (*list)(tri_storage *storage, tri_vector *entries); /* NULL: such servers have no lists */
     tri_status (*read)(tri_storage *storage, const tri_storage_entry *entry, uint64_t first, size_t nbytes, void *out);
+    /* Of an entry that is_whole: all of it, to a file. NULL: there are none. */
+    tri_status (*fetch)(tri_storage *storage, const tri_storage_entry *entry, tri_fs_file *file);
     tri_status (*put)(tri_storage *storage, const char *name, const void *bytes, size_t nbytes); /* NULL: read only */
     tri_status (*remove)(tri_storage *storage, const char *name);
-    /* An object in parts, numbered from 1, by any number of threads. `mark` names the upload. */
+    /* An object in parts, numbered from 1, by any number of threads. `mark` names the upload. parts_end() says
+     * TRI_ENOTFOUND of an upload that is not there: an earlier try, whose answer was lost, may have completed it. */
     tri_status (*parts_begin)(tri_storage *storage, const char *name, tri_string *mark);
     tri_status (*part_put)(tri_storage *storage, const char *name, const char *mark, int number, uint64_t first,
                            const void *bytes, size_t nbytes, char etag[TRI_STORAGE_ETAG_NBYTES]);

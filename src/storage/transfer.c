@@ -30,6 +30,7 @@ typedef struct transfer_work {
     const char *name, *path, *mark;
     uint64_t nbytes, part_nbytes;
     char (*etags)[TRI_STORAGE_ETAG_NBYTES];
+    const tri_storage_entry *uploaded; /* what is compared with the file */
     /* A download: */
     const tri_storage_entry *entries;
     const uint64_t *firsts; /* [entries + 1] number of its first piece */
@@ -116,6 +117,33 @@ static tri_status part_send(transfer_work *transfer, tri_storage *storage, uint6
                                   transfer->etags[number]);
 }
 
+static tri_status piece_compare(transfer_work *transfer, tri_storage *storage, uint64_t number, void *memory)
+{
+    const uint64_t first = number * PIECE_NBYTES;
+    const size_t nbytes = least(PIECE_NBYTES, transfer->nbytes - first);
+    char *there = (char *)memory + PIECE_NBYTES;
+    TRI_TRY(file_read(transfer->path, first, nbytes, memory));
+    TRI_TRY(tri_storage_read(storage, transfer->uploaded, first, nbytes, there));
+    return memcmp(memory, there, nbytes) == 0 ? TRI_OK : tri_fail(TRI_EMISMATCH, "another object");
+}
+
+/* Whether the object has the bytes of the file. */
+static bool is_uploaded(tri_storage *storage, const char *name, const char *path, uint64_t nbytes)
+{
+    tri_storage_entry entry;
+    if (tri_storage_stat(storage, name, &entry) != TRI_OK || entry.nbytes != nbytes)
+        return false;
+    entry.name = (char *)(uintptr_t)name;
+    transfer_work comparison = {.url = storage->url,
+                                .count = (nbytes + PIECE_NBYTES - 1) / PIECE_NBYTES,
+                                .piece = piece_compare,
+                                .memory_nbytes = 2 * PIECE_NBYTES,
+                                .path = path,
+                                .nbytes = nbytes,
+                                .uploaded = &entry};
+    return run(&comparison) == TRI_OK;
+}
+
 static tri_status parts_send(tri_storage *storage, const char *name, const char *path, uint64_t nbytes)
 {
     uint64_t each = TRI_STORAGE_PART_NBYTES;
@@ -141,8 +169,12 @@ static tri_status parts_send(tri_storage *storage, const char *name, const char 
     if (begun && status != TRI_OK) {
         char message[TRI_ERROR_NBYTES];
         snprintf(message, sizeof(message), "%s", tri_last_error());
-        storage->ops->parts_abort(storage, name, up.mark);
-        status = tri_fail_copy(status, message);
+        if (status == TRI_ENOTFOUND && is_uploaded(storage, name, path, nbytes))
+            status = TRI_OK;
+        else {
+            storage->ops->parts_abort(storage, name, up.mark);
+            status = tri_fail_copy(status, message);
+        }
     }
     tri_string_fini(&mark);
     tri_free(up.etags);
@@ -254,16 +286,17 @@ static tri_status piece_fetch(transfer_work *transfer, tri_storage *storage, uin
     const size_t index = entry_of(transfer, number);
     const tri_storage_entry *entry = &transfer->entries[index];
     const uint64_t first = (number - transfer->firsts[index]) * PIECE_NBYTES;
-    const size_t nbytes = entry->is_whole ? (size_t)entry->nbytes : least(PIECE_NBYTES, entry->nbytes - first);
+    const size_t nbytes = least(PIECE_NBYTES, entry->nbytes - first);
     char *path = target_of(transfer, entry), *part = path != NULL ? part_of(transfer, entry) : NULL;
     tri_fs_file *file = NULL;
     tri_status status = part != NULL ? TRI_OK : TRI_ENOMEM;
-    if (status == TRI_OK)
+    if (status == TRI_OK && !entry->is_whole)
         status = tri_storage_read(storage, entry, first, nbytes, memory);
     if (status == TRI_OK)
         status = part_open(transfer, part, &file);
     if (status == TRI_OK)
-        status = tri_fs_file_write(file, memory, nbytes, first);
+        status = entry->is_whole ? storage->ops->fetch(storage, entry, file)
+                                 : tri_fs_file_write(file, memory, nbytes, first);
     tri_status closed = tri_fs_file_close(file);
     status = status == TRI_OK ? closed : status;
     tri_mutex_lock(&transfer->mutex);
@@ -296,8 +329,6 @@ static tri_status plan(transfer_work *down, const tri_storage_entry *entries, si
         TRI_TRY(status);
         if (is_there)
             continue;
-        if (entries[i].is_whole && down->memory_nbytes < entries[i].nbytes)
-            down->memory_nbytes = (size_t)entries[i].nbytes;
         wanted[down->entry_count] = entries[i];
         down->left[down->entry_count] = piece_count(&entries[i]);
         firsts[down->entry_count] = down->count;

@@ -215,6 +215,17 @@ class Storage(unittest.TestCase):
         code, out = self.run_program("data", "inspect", signed)
         self.assertEqual(code, 0, out)
         self.assertNotRegex(out, "word@|feed")
+        large = self.server.folder / "bucket" / "data" / "large.tar"  # is never in memory
+        with open(large, "wb") as file:
+            file.truncate(160 << 20)
+        process = subprocess.Popen([TRIREME, "data", "inspect", f"{base}/large.tar"], env=self.environment(base), stderr=subprocess.PIPE, text=True)
+        with process.stderr:
+            out = process.stderr.read()
+        _, code, used = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(code)
+        large.unlink()
+        self.assertIn("no sample with an image", out)
+        self.assertLess(used.ru_maxrss, 100 << 10)
         server.shutdown()
         server.server_close()
 

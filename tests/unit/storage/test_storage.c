@@ -276,6 +276,45 @@ static void a_large_file_goes_up_and_down_in_parts(void **state)
     tri_free(bytes);
 }
 
+static bool completes;
+
+/* A server whose answer to an earlier try was lost, or that has forgotten the upload. */
+static tri_status no_such_upload(tri_storage *storage, const char *name, const char *mark,
+                                 char (*etags)[TRI_STORAGE_ETAG_NBYTES], int count)
+{
+    if (completes)
+        MUST(tri_storage_file.parts_end(storage, name, mark, etags, count));
+    return tri_fail(TRI_ENOTFOUND, "NoSuchUpload");
+}
+
+static void an_upload_that_the_server_does_not_know_counts_if_the_object_has_its_bytes(void **state)
+{
+    (void)state;
+    const size_t nbytes = TRI_STORAGE_PART_NBYTES + 1;
+    char path[128], there[128], *bytes = tri_alloc_zero(nbytes, 1);
+    tri_storage *storage;
+    snprintf(path, sizeof(path), "file://%s/server", folder);
+    MUST(tri_storage_open(path, &storage));
+    tri_storage_ops ops = *storage->ops;
+    ops.parts_end = no_such_upload;
+    storage->ops = &ops;
+    snprintf(path, sizeof(path), "%s/file", folder);
+    snprintf(there, sizeof(there), "%s/server/x", folder);
+    MUST(tri_fs_write_atomic(path, bytes, nbytes));
+    completes = false;
+    assert_int_equal(tri_storage_upload(storage, "x", path), TRI_ENOTFOUND);
+    assert_string_equal(tri_last_error(), "NoSuchUpload");
+    bytes[nbytes - 1] = 1; /* an earlier object of the same length, in as many parts */
+    MUST(tri_fs_write_atomic(there, bytes, nbytes));
+    assert_int_equal(tri_storage_upload(storage, "x", path), TRI_ENOTFOUND);
+    MUST(tri_fs_write_atomic(there, bytes, nbytes - 1));
+    assert_int_equal(tri_storage_upload(storage, "x", path), TRI_ENOTFOUND);
+    completes = true;
+    MUST(tri_storage_upload(storage, "x", path));
+    tri_free(bytes);
+    tri_storage_close(storage);
+}
+
 /* --- copies: of a server only --- */
 
 static char *fetched(const char *name)
@@ -435,6 +474,7 @@ int main(void)
         cmocka_unit_test(urls_are_told_from_paths),
         cmocka_unit_test(what_is_put_is_found_listed_read_and_deleted),
         cmocka_unit_test(a_large_file_goes_up_and_down_in_parts),
+        cmocka_unit_test(an_upload_that_the_server_does_not_know_counts_if_the_object_has_its_bytes),
         cmocka_unit_test(a_copy_is_fetched_once_and_again_when_the_object_changes),
         cmocka_unit_test(copies_in_use_are_kept_and_too_large_ones_refused),
         cmocka_unit_test(a_run_at_a_url_keeps_whole_checkpoints_and_comes_back),
