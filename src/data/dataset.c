@@ -8,6 +8,7 @@
 
 #include "base/path.h"
 #include "data/formats.h"
+#include "data/shards.h"
 #include "storage/storage.h"
 #include "text/tokenizer.h"
 
@@ -81,6 +82,7 @@ static tri_status find_format(const tri_data_config *config, const tri_dataset_o
             *out = formats[i].ops;
             return TRI_OK;
         }
+    TRI_TRY(tri_shards_check_compressed(config->path));
     return tri_fail(
         tri_fs_exists(config->path) ? TRI_EFORMAT : TRI_ENOTFOUND,
         "no data set at %s: looked for train-images-idx3-ubyte[.gz], data_batch_1.bin, train.bin, x_train.npy, "

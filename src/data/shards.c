@@ -14,9 +14,11 @@
 
 #include "base/fs.h"
 #include "base/path.h"
+#include "base/runtime.h"
 
 #define PATHS_LIMIT 1000000
 #define INDEXES     ".trireme"
+#define WAIT_MS     20
 
 static const char *const part_names[][5] = {
     [TRI_PART_TRAIN] = {"train", NULL}, [TRI_PART_TEST] = {"test", NULL}, [TRI_PART_VALIDATION] = {"val", "dev", NULL}};
@@ -244,6 +246,36 @@ static tri_status folder_find(const char *folder, tri_data_part part, const char
     return TRI_OK;
 }
 
+const char *tri_compression_tool(const void *bytes, size_t nbytes)
+{
+    static const struct {
+        const char *mark, *tool;
+    } marks[] = {{"\x1f\x8b", "gunzip"},
+                 {"\xfd"
+                  "7zXZ",
+                  "unxz"},
+                 {"\x28\xb5\x2f\xfd", "unzstd"},
+                 {"BZh", "bunzip2"}};
+    for (size_t i = 0; i < TRI_COUNT_OF(marks); i++)
+        if (nbytes >= strlen(marks[i].mark) && memcmp(bytes, marks[i].mark, strlen(marks[i].mark)) == 0)
+            return marks[i].tool;
+    return NULL;
+}
+
+static tri_status file_check_compressed(const char *path)
+{
+    char head[8];
+    size_t got = 0;
+    if (!tri_fs_exists(path) || tri_fs_is_folder(path) || tri_fs_read_part(path, 0, head, sizeof(head), &got) != TRI_OK)
+        return TRI_OK;
+    const char *tool = tri_compression_tool(head, got);
+    return tool == NULL ? TRI_OK
+                        : tri_fail(TRI_EFORMAT,
+                                   "%s: want data that are not compressed, since samples are read at "
+                                   "their places: %s %s",
+                                   path, tool, path);
+}
+
 tri_status tri_shards_find(const char *path, tri_data_part part, const char *ending, tri_shards *out)
 {
     *out = (tri_shards){.paths = {.each = sizeof(char *)}};
@@ -253,12 +285,31 @@ tri_status tri_shards_find(const char *path, tri_data_part part, const char *end
     for (size_t i = 0; status == TRI_OK && i < out->paths.count; i++) {
         const char *one = *(char **)tri_vector_at(&out->paths, i);
         if (!tri_path_ends_in(one, ending))
+            status = file_check_compressed(one);
+        if (status == TRI_OK && !tri_path_ends_in(one, ending))
             status = tri_fail(TRI_EFORMAT, "%s: want a %s file that is not compressed", one, ending);
-        else if (!tri_fs_exists(one))
+        if (status == TRI_OK && !tri_fs_exists(one))
             status = tri_fail(TRI_ENOTFOUND, "%s: there is no such file", one);
     }
     if (status != TRI_OK)
         tri_shards_fini(out);
+    return status;
+}
+
+tri_status tri_shards_check_compressed(const char *path)
+{
+    char **names = NULL;
+    size_t count = 0;
+    if (!tri_fs_is_folder(path))
+        return file_check_compressed(path);
+    TRI_TRY(tri_fs_list(path, &names, &count));
+    tri_status status = TRI_OK;
+    for (size_t i = 0; i < count && status == TRI_OK; i++) {
+        char *one = tri_format("%s/%s", path, names[i]);
+        status = one != NULL ? file_check_compressed(one) : TRI_ENOMEM;
+        tri_free(one);
+    }
+    tri_fs_list_free(names, count);
     return status;
 }
 
@@ -278,6 +329,20 @@ void tri_shards_fini(tri_shards *shards)
         tri_free(*(char **)tri_vector_at(&shards->paths, i));
     tri_vector_fini(&shards->paths);
     *shards = (tri_shards){0};
+}
+
+tri_status tri_index_lock(const char *kept, tri_fs_lock *lock)
+{
+    char *path = tri_format("%.*s/lock", (int)(strrchr(kept, '/') - kept), kept);
+    tri_status status = path != NULL ? TRI_OK : TRI_ENOMEM;
+    *lock = (tri_fs_lock){0};
+    while (status == TRI_OK && !tri_fs_lock_try(path, lock)) { /* a wait for the lock itself would not see a signal */
+        tri_sleep_ns(WAIT_MS * TRI_NS_PER_MS);
+        if (tri_stop_signal() != 0)
+            status = tri_fail(TRI_ECANCELED, "stopped by a signal while another process made %s", kept);
+    }
+    tri_free(path);
+    return status;
 }
 
 tri_status tri_index_path(const char *folder, const char *file, const char *what, char **out)

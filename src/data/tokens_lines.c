@@ -16,7 +16,6 @@
 #include "data/tokens.h"
 
 #define SHARD_TOKENS (INT64_C(1) << 25)
-#define WAIT_MS      50
 #define INDEX_HINT   "data.index=FOLDER keeps them elsewhere"
 
 bool tri_tokens_is_lines(const tri_data_config *config)
@@ -86,7 +85,7 @@ static tri_status tokens_make(tri_prepare_setup *setup, const char *folder)
 /* One process of a host makes it, the others wait. */
 static tri_status tokens_find(tri_prepare_setup *setup, const char *index_folder, char **folder)
 {
-    char what[32], *lock_path = NULL;
+    char what[32];
     uint64_t hash;
     TRI_TRY(name_hash(setup, &hash));
     snprintf(what, sizeof(what), "tokens-%016" PRIx64, hash);
@@ -94,18 +93,11 @@ static tri_status tokens_find(tri_prepare_setup *setup, const char *index_folder
                "the tokens of JSON lines (" INDEX_HINT ")");
     if (tri_fs_is_folder(*folder))
         return TRI_OK;
-    lock_path = tri_format("%.*s/lock", (int)(strrchr(*folder, '/') - *folder), *folder);
-    tri_status status = lock_path != NULL ? TRI_OK : TRI_ENOMEM;
-    tri_fs_lock lock = {0};
-    while (status == TRI_OK && !tri_fs_lock_try(lock_path, &lock)) {
-        tri_sleep_ns(WAIT_MS * TRI_NS_PER_MS);
-        if (tri_stop_signal() != 0)
-            status = tri_fail(TRI_ECANCELED, "stopped by a signal while another process made %s", *folder);
-    }
+    tri_fs_lock lock;
+    tri_status status = tri_index_lock(*folder, &lock);
     if (status == TRI_OK && !tri_fs_is_folder(*folder))
         status = tokens_make(setup, *folder);
     tri_fs_lock_release(&lock);
-    tri_free(lock_path);
     return status;
 }
 

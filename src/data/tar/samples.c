@@ -329,29 +329,50 @@ static void index_save(const tri_tar_samples *samples, const char *index, const 
     tri_string_fini(&text);
 }
 
+/* An index that is kept, if it is that of the file as it is now. */
+static bool index_read(const char *index, const char *head, tri_tar_samples *out)
+{
+    char *text = NULL;
+    size_t nbytes;
+    bool is = tri_fs_exists(index) && tri_fs_read(index, 0, &text, &nbytes) == TRI_OK &&
+              tri_tar_index_parse(text, nbytes, head, out);
+    tri_free(text);
+    return is;
+}
+
+static tri_status index_make(const char *path, const char *index, const char *head, const char *field,
+                             tri_tar_samples *out)
+{
+    tri_source source;
+    TRI_TRY(tri_source_open(&source, path));
+    tri_status status = tri_tar_samples_parse(&source, field, out);
+    tri_source_fini(&source);
+    if (status == TRI_OK && index != NULL)
+        index_save(out, index, head);
+    return status;
+}
+
+/* One process of a host reads the file through, the others wait. */
+static tri_status index_find(const char *path, const char *index, const char *head, const char *field,
+                             tri_tar_samples *out)
+{
+    tri_fs_lock lock;
+    if (index_read(index, head, out))
+        return TRI_OK;
+    TRI_TRY(tri_index_lock(index, &lock));
+    tri_status status = index_read(index, head, out) ? TRI_OK : index_make(path, index, head, field, out);
+    tri_fs_lock_release(&lock);
+    return status;
+}
+
 tri_status tri_tar_samples_load(const char *path, const char *index_folder, const char *field, tri_tar_samples *out)
 {
-    char *head = NULL, *index = NULL, *text = NULL;
-    size_t nbytes;
-    tri_source source;
+    char *head = NULL, *index = NULL;
     TRI_TRY(head_make(path, field, &head));
     if (tri_index_path(index_folder, path, "index", &index) != TRI_OK)
         tri_log(TRI_LOG_WARN, "the index of a tar file is not kept (data.index: another folder): %s", tri_last_error());
-    if (index != NULL && tri_fs_exists(index) && tri_fs_read(index, 0, &text, &nbytes) == TRI_OK &&
-        tri_tar_index_parse(text, nbytes, head, out)) {
-        tri_free(text);
-        tri_free(index);
-        tri_free(head);
-        return TRI_OK;
-    }
-    tri_free(text);
-    tri_status status = tri_source_open(&source, path);
-    if (status == TRI_OK) {
-        status = tri_tar_samples_parse(&source, field, out);
-        tri_source_fini(&source);
-    }
-    if (status == TRI_OK && index != NULL)
-        index_save(out, index, head);
+    tri_status status =
+        index != NULL ? index_find(path, index, head, field, out) : index_make(path, NULL, head, field, out);
     tri_free(index);
     tri_free(head);
     return status;

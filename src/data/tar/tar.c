@@ -8,6 +8,8 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "data/shards.h"
+
 #define BLOCK         ((uint64_t)512)
 #define NOTE_LIMIT    ((uint64_t)1 << 20) /* bytes of a pax header or a long name */
 #define NUMBER_LIMIT  ((uint64_t)1 << 62)
@@ -92,6 +94,12 @@ static tri_status bounds_check(const tri_tar *tar, uint64_t nbytes)
 static tri_status header_read(const tri_tar *tar, uint64_t *nbytes)
 {
     const unsigned char *header = tar->source->bytes + tar->at;
+    const char *tool = tar->at == 0 ? tri_compression_tool(header, BLOCK) : NULL;
+    if (tool != NULL)
+        return tri_fail(TRI_EFORMAT,
+                        "%s: want a tar file that is not compressed, since samples are read at their "
+                        "places: %s < %s",
+                        tar->source->origin, tool, tar->source->origin);
     if (memcmp(header + MAGIC_AT, "ustar", 5) != 0)
         return wrong(tar, tar->at, "want a header of a tar file (ustar), found something else");
     if (!sum_is_right(header))

@@ -6,9 +6,11 @@
 #include "data/tar/samples.h"
 
 #include <inttypes.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "base/runtime.h"
 #include "data/images/images.h"
 #include "data/tar/tar.h"
 #include "unit/data/data_files.h"
@@ -249,6 +251,34 @@ static void folders_patterns_and_parts_are_found(void **state)
     assert_int_equal(tri_dataset_open(&config, TRI_PART_TRAIN, &dataset), TRI_EFORMAT);
     assert_error_has("train.tar.gz: want a .tar file that is not compressed");
     drop_folder(folder);
+    folder = make_folder();
+    static const struct {
+        const char *path, *bytes, *tool;
+    } compressed[] = {{"a.tar.gz", "\x1f\x8b", "gunzip"},
+                      {"a.tgz", "\x1f\x8b", "gunzip"},
+                      {"a.tar", "\x1f\x8b", "gunzip <"},
+                      {"a.tar.xz",
+                       "\xfd"
+                       "7zXZ",
+                       "unxz"},
+                      {"a.tar.zst", "\x28\xb5\x2f\xfd", "unzstd"},
+                      {"a.jsonl.bz2", "BZh9", "bunzip2"}};
+    for (size_t i = 0; i < TRI_COUNT_OF(compressed); i++) { /* the file, then its folder */
+        char whole[1400], content[BLOCK] = {0};
+        memcpy(content, compressed[i].bytes, strlen(compressed[i].bytes));
+        snprintf(path, sizeof(path), "%s/%s", folder, compressed[i].path);
+        write_file(folder, compressed[i].path, content, BLOCK);
+        snprintf(whole, sizeof(whole), "%s: want ", path);
+        for (int k = 0; k < 2; k++) {
+            strcpy(config.path, k == 0 ? path : folder);
+            assert_int_equal(tri_dataset_open(&config, TRI_PART_TRAIN, &dataset), TRI_EFORMAT);
+            assert_error_has(whole);
+            assert_error_has(" not compressed, since samples are read at their places: ");
+            assert_error_has(compressed[i].tool);
+        }
+        assert_int_equal(tri_fs_remove(path), TRI_OK);
+    }
+    drop_folder(folder);
 }
 
 static void samples_without_a_label_are_refused_or_left_out(void **state)
@@ -343,6 +373,59 @@ static void the_index_is_used_until_the_file_changes(void **state)
     drop_folder(folder);
 }
 
+typedef struct loading {
+    char path[1200];
+    atomic_bool done;
+    tri_status status;
+    tri_tar_samples samples;
+} loading;
+
+static void load(void *arg)
+{
+    loading *one = arg;
+    one->status = tri_tar_samples_load(one->path, "", "", &one->samples);
+    atomic_store(&one->done, true);
+}
+
+static void one_process_makes_the_index_and_others_take_it(void **state)
+{
+    (void)state;
+    char *folder = make_folder(), lock_path[1200], *text;
+    size_t nbytes;
+    tri_fs_lock lock;
+    tri_thread *thread;
+    loading one = {0};
+    tar_write(folder, "x.tar", 0, 5);
+    snprintf(one.path, sizeof(one.path), "%s/x.tar", folder);
+    load(&one); /* its index, of fewer samples, is what the other process makes */
+    assert_int_equal(one.status, TRI_OK);
+    snprintf(lock_path, sizeof(lock_path), "%s/.trireme/x.tar.index", folder);
+    assert_int_equal(tri_fs_read(lock_path, 0, &text, &nbytes), TRI_OK);
+    char *head = tri_strndup(text, (size_t)(strchr(text, '\n') + 1 - text));
+    tri_string other = {0};
+    one.samples.items.count = 2;
+    assert_int_equal(tri_tar_index_print(&one.samples, head, &other), TRI_OK);
+    tri_tar_samples_fini(&one.samples);
+    assert_int_equal(tri_fs_remove(lock_path), TRI_OK);
+    atomic_store(&one.done, false);
+    snprintf(lock_path, sizeof(lock_path), "%s/.trireme/lock", folder);
+    assert_true(tri_fs_lock_try(lock_path, &lock));
+    assert_int_equal(tri_thread_start(&thread, "load", load, &one), TRI_OK);
+    for (int i = 0; i < 50 && !atomic_load(&one.done); i++)
+        tri_sleep_ns(TRI_NS_PER_MS); /* it does not end: nothing is measured */
+    assert_false(atomic_load(&one.done));
+    write_file(folder, ".trireme/x.tar.index", other.text, other.nbytes);
+    tri_fs_lock_release(&lock);
+    tri_thread_join(thread);
+    assert_int_equal(one.status, TRI_OK);
+    assert_int_equal(one.samples.items.count, 2);
+    tri_tar_samples_fini(&one.samples);
+    tri_string_fini(&other);
+    tri_free(head);
+    tri_free(text);
+    drop_folder(folder);
+}
+
 /* An epoch of 24 MiB: what is in memory at most is far less. */
 static void a_set_is_never_held_whole(void **state)
 {
@@ -401,6 +484,7 @@ int main(void)
         cmocka_unit_test(samples_without_a_label_are_refused_or_left_out),
         cmocka_unit_test(a_label_that_is_a_name_is_found_before_one_that_is_a_number),
         cmocka_unit_test(the_index_is_used_until_the_file_changes),
+        cmocka_unit_test(one_process_makes_the_index_and_others_take_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
