@@ -4,7 +4,7 @@
  *
  * A model in C = ranks x each chunks; chunk c is rank c % ranks's. A table has one row of actions a rank. Messages
  * between chunks have one order for all ranks, that of a run in which forward takes 1 and backward 2: whoever sends and
- * receives in this order, one after the other, waits for nobody who waits for him (docs/design/parallelism.md).
+ * receives in this order, one after the other, waits for nobody who waits for him (docs/design/training.md).
  * Sources: Huang et al., "GPipe", NeurIPS 2019; Narayanan et al., "PipeDream", SOSP 2019 (1F1B); Narayanan et al.,
  * "Efficient large-scale language model training on GPU clusters", SC 2021 (interleaved).
  */

@@ -3,7 +3,7 @@
  * sync_zero.c: sharded state: each rank keeps its shares of the optimizer's state (zero1), of gradients (zero2) and of
  * weights (zero3), and moves these.
  *
- * An optimizer is elementwise, so a share has the same bits whoever moves it (docs/design/parallelism.md). Up to
+ * An optimizer is elementwise, so a share has the same bits whoever moves it (docs/design/training.md). Up to
  * zero2 the moved weights are gathered unit by unit while the next forward pass continues.
  * Source: Rajbhandari, Rasley, Ruwase, He, "ZeRO: memory optimizations toward training trillion parameter models", SC
  * 2020.

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * cluster.h: the workers that a plan is made for: how fast each computes, what memory it has, and what it costs them to
- * talk. Either measured by the ranks of a job (measure.h) or described by a file (docs/formats/cluster.md).
+ * talk. Either measured by the ranks of a job (measure.h) or described by a file (docs/parallel.md).
  *
  * Ranks are numbered host by host, as launchers do. A plain value with arrays of its own.
  */

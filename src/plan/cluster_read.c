@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cluster_read.c: the file that describes a cluster (docs/formats/cluster.md).
+ * cluster_read.c: the file that describes a cluster (docs/parallel.md).
  */
 #include <math.h>
 #include <stdio.h>
