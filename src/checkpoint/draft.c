@@ -15,10 +15,12 @@
 #include "base/fs.h"
 #include "base/runtime.h"
 #include "checkpoint/draft_files.h"
+#include "storage/pieces.h"
 #include "storage/storage.h"
 
 #define LOOK_MIN_NS  (2 * TRI_NS_PER_MS)
 #define LOOK_MAX_NS  (50 * TRI_NS_PER_MS)
+#define LOOK_URL_NS  (500 * TRI_NS_PER_MS)
 #define LARGE_NBYTES (UINT64_C(1) << 20)
 
 struct tri_checkpoint_draft {
@@ -31,9 +33,20 @@ struct tri_checkpoint_draft {
     tri_string notes;                 /* of the others */
     uint64_t put_nbytes, data_nbytes; /* by all writers that are known of; of all slices */
     bool first;
+    tri_storage *storage; /* the checkpoint's URL, where writers leave pieces and reports; else NULL */
 };
 
 /* --- the two files --- */
+
+/* The name of what this writer puts of a file. */
+static tri_status piece_lay(const tri_checkpoint_draft *draft, draft_file *file)
+{
+    char *name = tri_piece_name(file->name, draft->setup.writer, draft->setup.mark);
+    tri_free(file->path);
+    file->path = name != NULL ? tri_format("%s/%s", draft->names.temporary, name) : NULL;
+    tri_free(name);
+    return file->path != NULL ? TRI_OK : TRI_ENOMEM;
+}
 
 static tri_status files_open(tri_checkpoint_draft *draft)
 {
@@ -45,9 +58,14 @@ static tri_status files_open(tri_checkpoint_draft *draft)
                                f == 0 ? content->model : content->state,
                                f == 0 ? content->model_count : content->state_count));
         draft->data_nbytes += file->nbytes - file->header.nbytes;
-        TRI_TRY(tri_fs_file_open(file->path, draft->first, &file->file));
+        file->is_piece = draft->setup.pieces >> f & 1;
+        if (file->is_piece)
+            TRI_TRY(piece_lay(draft, file));
+        else if (draft->setup.pieces != 0 && !draft->first) /* the first writer has all of it */
+            continue;
+        TRI_TRY(tri_fs_file_open(file->path, draft->first || file->is_piece, &file->file));
         if (draft->first)
-            TRI_TRY(tri_fs_file_write(file->file, file->header.text, file->header.nbytes, 0));
+            TRI_TRY(draft_file_write(file, file->header.text, file->header.nbytes, 0));
         if (file->nbytes >= LARGE_NBYTES)
             tri_fs_file_pass_cache(file->file);
     }
@@ -59,9 +77,23 @@ static char *mark_path(const tri_checkpoint_draft *draft)
     return tri_format("%s/mark-%016" PRIx64, draft->names.temporary, draft->setup.mark);
 }
 
+/* Of a writer that sees nobody else's: its own, beside those of others on its host. */
+static tri_status own_folder_open(tri_checkpoint_draft *draft)
+{
+    char *path = tri_format("%s-%d.tmp", draft->names.temporary, draft->setup.writer);
+    if (path == NULL)
+        return TRI_ENOMEM;
+    tri_free(draft->names.temporary);
+    draft->names.temporary = path;
+    TRI_TRY(tri_fs_remove(path));
+    return tri_fs_make_folder(path);
+}
+
 /* The folder, and the mark by which others know it. */
 static tri_status folder_open(tri_checkpoint_draft *draft)
 {
+    if (!draft->first && draft->setup.pieces != 0)
+        return own_folder_open(draft);
     char *mark = mark_path(draft);
     tri_status status = mark == NULL ? TRI_ENOMEM : TRI_OK;
     if (status == TRI_OK && !draft->first && !tri_fs_exists(mark))
@@ -97,6 +129,8 @@ static tri_status draft_open(const tri_checkpoint_draft_setup *setup, bool first
         status = folder_open(draft);
     if (status == TRI_OK)
         status = files_open(draft);
+    if (status == TRI_OK && setup->pieces != 0)
+        status = tri_mirror_open(draft->names.visible, &draft->storage);
     if (status != TRI_OK) {
         tri_checkpoint_draft_close(draft);
         return status;
@@ -130,10 +164,17 @@ tri_status tri_checkpoint_draft_sync(tri_checkpoint_draft *draft)
 {
     for (int f = 0; f < draft->file_count; f++) {
         tri_fs_file *file = draft->files[f].file;
+        if (file == NULL)
+            continue;
+        tri_status status = draft->files[f].is_piece ? tri_piece_end(&draft->files[f].piece, file) : TRI_OK;
         draft->files[f].file = NULL;
-        tri_status status = tri_fs_file_sync(file), closed = tri_fs_file_close(file);
+        if (status == TRI_OK)
+            status = tri_fs_file_sync(file);
+        tri_status closed = tri_fs_file_close(file);
         TRI_TRY(status);
         TRI_TRY(closed);
+        if (draft->files[f].is_piece)
+            TRI_TRY(tri_storage_upload(draft->storage, strrchr(draft->files[f].path, '/') + 1, draft->files[f].path));
     }
     return TRI_OK;
 }
@@ -142,7 +183,34 @@ tri_status tri_checkpoint_draft_sync(tri_checkpoint_draft *draft)
 
 static char *part_path(const tri_checkpoint_draft *draft, int number)
 {
-    return tri_format("%s/part-%d", draft->names.temporary, number);
+    return draft->storage != NULL ? tri_format(TRI_PIECES_REPORT "%d-%016" PRIx64, number, draft->setup.mark)
+                                  : tri_format("%s/part-%d", draft->names.temporary, number);
+}
+
+static tri_status report_write(tri_checkpoint_draft *draft, const char *path, const char *text, size_t nbytes)
+{
+    return draft->storage != NULL ? tri_storage_put(draft->storage, path, text, nbytes)
+                                  : tri_fs_write_swap(path, text, nbytes);
+}
+
+/* *text (tri_free) NULL: there is none yet. */
+static tri_status report_read(tri_checkpoint_draft *draft, const char *path, char **text, size_t *nbytes)
+{
+    tri_storage_entry entry;
+    *text = NULL;
+    if (draft->storage == NULL)
+        return tri_fs_exists(path) ? tri_fs_read(path, 0, text, nbytes) : TRI_OK;
+    tri_status status = tri_storage_stat(draft->storage, path, &entry);
+    if (status != TRI_OK)
+        return status == TRI_ENOTFOUND ? TRI_OK : status;
+    entry.name = (char *)(uintptr_t)path;
+    *nbytes = (size_t)entry.nbytes;
+    *text = tri_alloc(*nbytes + 1);
+    status = *text != NULL ? tri_storage_read(draft->storage, &entry, 0, *nbytes, *text) : TRI_ENOMEM;
+    if (status != TRI_OK)
+        tri_free(*text);
+    *text = status == TRI_OK ? *text : NULL;
+    return status;
 }
 
 void tri_checkpoint_draft_note(tri_checkpoint_draft *draft, const char *text)
@@ -166,7 +234,7 @@ tri_status tri_checkpoint_draft_tell(tri_checkpoint_draft *draft, int number, tr
     tri_string text = {0};
     tri_status written = path == NULL ? TRI_ENOMEM : draft_part_print(&part, draft->files, draft->file_count, &text);
     if (written == TRI_OK)
-        written = tri_fs_write_swap(path, text.text, text.nbytes);
+        written = report_write(draft, path, text.text, text.nbytes);
     tri_string_fini(&text);
     tri_free(path);
     return written;
@@ -175,7 +243,7 @@ tri_status tri_checkpoint_draft_tell(tri_checkpoint_draft *draft, int number, tr
 tri_status tri_checkpoint_draft_miss(tri_checkpoint_draft *draft, int number)
 {
     char *path = part_path(draft, number);
-    tri_status status = path ? tri_fs_write_swap(path, "", 0) : TRI_ENOMEM;
+    tri_status status = path ? report_write(draft, path, "", 0) : TRI_ENOMEM;
     tri_free(path);
     return status;
 }
@@ -191,10 +259,8 @@ static tri_status part_take(tri_checkpoint_draft *draft, int number, bool *repor
     char *path = part_path(draft, number), *text = NULL;
     size_t nbytes = 0;
     draft_part part = {0};
-    *reported = path != NULL && tri_fs_exists(path);
-    tri_status status = path == NULL ? TRI_ENOMEM : TRI_OK;
-    if (*reported)
-        status = tri_fs_read(path, 0, &text, &nbytes);
+    tri_status status = path == NULL ? TRI_ENOMEM : report_read(draft, path, &text, &nbytes);
+    *reported = text != NULL;
     if (*reported && status == TRI_OK && nbytes == 0)
         status = tri_fail(TRI_EIO, "%s %d could not write its part, nor say why: its own log does", called(draft),
                           number - draft->setup.writers_from);
@@ -234,6 +300,7 @@ static bool is_cleared(const tri_checkpoint_draft *draft)
 static tri_status gather(tri_checkpoint_draft *draft, bool *reported, int count, int64_t patience_ms)
 {
     int left = count - 1;
+    const int64_t most_ns = draft->storage != NULL ? LOOK_URL_NS : LOOK_MAX_NS;
     int64_t pause_ns = LOOK_MIN_NS, deadline_ns = tri_deadline_after_ms(patience_ms);
     while (left > 0) {
         const atomic_bool *given_up = draft->setup.given_up; /* who reported before it was set is still heard */
@@ -253,7 +320,7 @@ static tri_status gather(tri_checkpoint_draft *draft, bool *reported, int count,
             deadline_ns = tri_deadline_after_ms(patience_ms);
         else
             tri_sleep_ns(pause_ns);
-        pause_ns = left < before ? LOOK_MIN_NS : 2 * pause_ns < LOOK_MAX_NS ? 2 * pause_ns : LOOK_MAX_NS;
+        pause_ns = left < before ? LOOK_MIN_NS : 2 * pause_ns < most_ns ? 2 * pause_ns : most_ns;
     }
     return TRI_OK;
 }
@@ -319,6 +386,34 @@ static tri_status manifest_write(const tri_checkpoint_draft *draft, const tri_ch
     return status;
 }
 
+/* Names of all pieces, those of a file one after the other; the first writer may have a file whole. */
+static tri_status pieces_name(const tri_checkpoint_draft *draft, tri_string *names)
+{
+    for (int f = 0; f < draft->file_count; f++)
+        for (int w = draft->files[f].is_piece ? 0 : draft->setup.writer_count; w < draft->setup.writer_count; w++) {
+            char *name = tri_piece_name(draft->files[f].name, w, draft->setup.mark);
+            tri_status status = name != NULL ? tri_string_appendf(names, "%s\n", name) : TRI_ENOMEM;
+            tri_free(name);
+            TRI_TRY(status);
+        }
+    return TRI_OK;
+}
+
+static tri_status pieces_commit(const tri_checkpoint_draft *draft)
+{
+    const tri_checkpoint_place *place = &draft->setup.place;
+    tri_string names = {0};
+    tri_status status = pieces_name(draft, &names);
+    if (status == TRI_OK)
+        status = tri_pieces_list_write(draft->names.temporary, tri_string_text(&names));
+    tri_string_fini(&names);
+    TRI_TRY(status);
+    TRI_TRY_IN(tri_mirror_push_pieces(draft->names.visible, draft->names.temporary, draft->setup.mark, place->keep,
+                                      place->keep_every),
+               "not uploaded");
+    return TRI_OK;
+}
+
 tri_status tri_checkpoint_draft_commit(tri_checkpoint_draft *draft, const tri_checkpoint_manifest *manifest)
 {
     if (draft->put_nbytes != draft->data_nbytes)
@@ -326,6 +421,8 @@ tri_status tri_checkpoint_draft_commit(tri_checkpoint_draft *draft, const tri_ch
                         draft->put_nbytes, draft->data_nbytes);
     TRI_TRY(talk_remove(draft));
     TRI_TRY(manifest_write(draft, manifest));
+    if (draft->storage != NULL)
+        return pieces_commit(draft);
     TRI_TRY(draft_put_in_place(&draft->names));
     if (tri_checkpoint_prune(&draft->setup.place, draft->setup.step, NULL) != TRI_OK) /* saved all the same */
         tri_log(TRI_LOG_DEBUG, "old checkpoints stay: %s", tri_last_error());
@@ -340,9 +437,11 @@ void tri_checkpoint_draft_close(tri_checkpoint_draft *draft)
         return;
     for (int f = 0; f < TRI_MANIFEST_MAX_FILES; f++)
         draft_file_fini(&draft->files[f]);
-    if (draft->first && draft->names.temporary != NULL) /* not there any more where it was put in its place */
+    if ((draft->first || draft->setup.pieces != 0) &&
+        draft->names.temporary != NULL) /* not there any more where it was put in its place */
         tri_file_discard(draft->names.temporary, TRI_EIO);
     draft_names_fini(&draft->names);
+    tri_storage_close(draft->storage);
     tri_string_fini(&draft->notes);
     tri_free(draft->folder);
     tri_free(draft);

@@ -23,8 +23,11 @@ typedef struct tri_checkpoint_draft_setup {
     uint64_t mark;                  /* of this save: tells its folder from one on another disk with the same path */
     const char *writers;            /* what others are called in messages, from this number on: NULL: "rank", */
     int writers_from;               /* 0 */
-    const atomic_bool *given_up;    /* set by anybody: a writer that has not reported by now never will; or NULL */
-    bool (*lost)(void *arg);        /* asked while writers are waited for: the same; NULL: never */
+    unsigned
+        pieces; /* bits: of which file this writer uploads what it puts as a piece (storage/pieces.h), since writers */
+    int writer, writer_count;    /* see no common folder; 0: they see one. Which writer this is, and of how many. */
+    const atomic_bool *given_up; /* set by anybody: a writer that has not reported by now never will; or NULL */
+    bool (*lost)(void *arg);     /* asked while writers are waited for: the same; NULL: never */
     void *arg;
 } tri_checkpoint_draft_setup;
 
@@ -35,7 +38,7 @@ tri_status tri_checkpoint_draft_join(const tri_checkpoint_draft_setup *setup, tr
 /* Elements of a slice, which count the model's first, then the state's; each element of all by one writer, once. */
 tri_status tri_checkpoint_draft_put(tri_checkpoint_draft *draft, int slice, int64_t first, int64_t count,
                                     const float *values);
-/* What this writer put is on the disk. */
+/* What this writer put is on the disk; its pieces are at the URL. */
 tri_status tri_checkpoint_draft_sync(tri_checkpoint_draft *draft);
 /* A line that this writer tells the first besides, where it is done; borrowed until then. */
 void tri_checkpoint_draft_note(tri_checkpoint_draft *draft, const char *text);
@@ -51,7 +54,8 @@ tri_status tri_checkpoint_draft_miss(tri_checkpoint_draft *draft, int number);
 tri_status tri_checkpoint_draft_gather(tri_checkpoint_draft *draft, int count, int64_t patience_ms);
 /* The file of the model, for reading what is in it. */
 const char *tri_checkpoint_draft_model(const tri_checkpoint_draft *draft);
-/* The first: manifest, then the one rename that makes it a checkpoint, then what does not stay is removed. */
+/* The first: manifest, then the one rename that makes it a checkpoint, then what does not stay is removed. Of pieces
+ * there is a checkpoint at the URL alone. */
 tri_status tri_checkpoint_draft_commit(tri_checkpoint_draft *draft, const tri_checkpoint_manifest *manifest);
 /* Of both files, headers included. */
 uint64_t tri_checkpoint_draft_nbytes(const tri_checkpoint_draft *draft);

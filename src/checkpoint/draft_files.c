@@ -104,12 +104,19 @@ void draft_file_fini(draft_file *file)
     tri_free(file->firsts);
     tri_free(file->checks);
     tri_free(file->parts);
+    tri_piece_fini(&file->piece);
     *file = (draft_file){0};
 }
 
 static uint64_t smaller(uint64_t a, uint64_t b)
 {
     return a < b ? a : b;
+}
+
+tri_status draft_file_write(draft_file *file, const void *bytes, size_t nbytes, uint64_t at)
+{
+    return file->is_piece ? tri_piece_put(&file->piece, file->file, bytes, nbytes, at)
+                          : tri_fs_file_write(file->file, bytes, nbytes, at);
 }
 
 tri_status draft_file_put(draft_file *file, int slice, uint64_t first, size_t nbytes, const void *bytes)
@@ -121,7 +128,7 @@ tri_status draft_file_put(draft_file *file, int slice, uint64_t first, size_t nb
         uint64_t piece = first / TRI_CHECK_NBYTES, end = smaller((piece + 1) * TRI_CHECK_NBYTES, all);
         run = smaller(nbytes, end - first);
         file->parts[file->checks[slice] + (int64_t)piece] ^= tri_crc32c_part(from, run, end - first - run);
-        TRI_TRY(tri_fs_file_write(file->file, from, run, file->firsts[slice] + first));
+        TRI_TRY(draft_file_write(file, from, run, file->firsts[slice] + first));
     }
     return TRI_OK;
 }

@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "checkpoint/file_writer.h"
 #include "checkpoint/manifest.h"
+#include "storage/pieces.h"
 
 typedef struct draft_names {
     char *folder, *temporary, *old, *visible;
@@ -29,11 +30,15 @@ typedef struct draft_file {
     uint64_t nbytes;
     uint32_t *parts; /* [checks[count]] what was put adds to each piece's CRC */
     tri_fs_file *file;
+    bool is_piece; /* has what this writer put alone, one after the other */
+    tri_piece piece;
 } draft_file;
 /* draft_file_fini() it whatever is returned. */
 tri_status draft_file_lay(draft_file *file, const char *folder, const char *name, const tri_checkpoint_slice *slices,
                           int count);
 void draft_file_fini(draft_file *file);
+/* Bytes that have this place in the whole file. */
+tri_status draft_file_write(draft_file *file, const void *bytes, size_t nbytes, uint64_t at);
 tri_status draft_file_put(draft_file *file, int slice, uint64_t first, size_t nbytes, const void *bytes);
 /* Its row of a manifest; checks are the row's (tri_manifest_fini). */
 tri_status draft_file_describe(const draft_file *file, tri_manifest_file *row);

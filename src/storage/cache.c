@@ -21,6 +21,7 @@
 #include "base/path.h"
 #include "base/runtime.h"
 #include "storage/cache.h"
+#include "storage/pieces.h"
 #include "storage/storage_impl.h"
 
 #define LOCK_LOOK_NS (50 * TRI_NS_PER_MS)
@@ -252,6 +253,18 @@ static tri_status mark_write(const tri_storage *storage, const copy *one)
     return status;
 }
 
+/* `name`: of a file of the copy; of a list of pieces, these become files. */
+static tri_status pieces_join(const copy *one, const char *name)
+{
+    const char *slash = strrchr(name, '/');
+    if (slash == NULL || strcmp(slash + 1, TRI_PIECES_LIST) != 0)
+        return TRI_OK;
+    char *folder = tri_format("%s/%.*s", one->path, (int)(slash - name), name);
+    tri_status status = folder != NULL ? tri_pieces_join(folder) : TRI_ENOMEM;
+    tri_free(folder);
+    return status;
+}
+
 static tri_status fill(tri_storage *storage, const tri_vector *entries, const copy *one)
 {
     const int64_t begin_ns = tri_now_ns();
@@ -262,6 +275,8 @@ static tri_status fill(tri_storage *storage, const tri_vector *entries, const co
     tri_log(TRI_LOG_DEBUG, "%s: fetching %zu files, %" PRIu64 " bytes", storage->label, entries->count, one->nbytes);
     TRI_TRY(is_one ? tri_storage_download(storage, entries->items, 1, one->folder, strrchr(one->path, '/') + 1)
                    : tri_storage_download(storage, entries->items, entries->count, one->path, ""));
+    for (size_t i = 0; !is_one && i < entries->count; i++)
+        TRI_TRY(pieces_join(one, ((tri_storage_entry *)tri_vector_at(entries, i))->name));
     TRI_TRY(mark_write(storage, one));
     tri_log(TRI_LOG_INFO, "%s: %zu %s, %.1f MB in %.1f s, are in %s", storage->label, entries->count,
             entries->count == 1 ? "file" : "files", (double)one->nbytes / 1e6, (double)(tri_now_ns() - begin_ns) / 1e9,

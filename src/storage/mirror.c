@@ -16,6 +16,7 @@
 #include "base/log.h"
 #include "base/path.h"
 #include "storage/cache.h"
+#include "storage/pieces.h"
 #include "storage/storage_impl.h"
 
 #define MARK      ".storage"
@@ -89,8 +90,7 @@ char *tri_mirror_url(const char *path)
     return url;
 }
 
-/* The URL of a path, opened; *out NULL: it is in no mirror. */
-static tri_status mirror_open(const char *path, tri_storage **out)
+tri_status tri_mirror_open(const char *path, tri_storage **out)
 {
     char *url = tri_mirror_url(path);
     *out = NULL;
@@ -159,7 +159,7 @@ tri_status tri_mirror_has_run(const char *folder, bool *has)
     tri_storage *storage = NULL;
     tri_vector entries = {0};
     *has = false;
-    tri_status status = mirror_open(folder, &storage);
+    tri_status status = tri_mirror_open(folder, &storage);
     if (storage != NULL)
         status = tri_storage_list(storage, &entries);
     for (size_t i = 0; i < entries.count && status == TRI_OK; i++) {
@@ -178,7 +178,7 @@ tri_status tri_mirror_has_run(const char *folder, bool *has)
 static tri_status pull_begin(const char *folder, tri_storage **storage, int *fd)
 {
     *fd = -1;
-    TRI_TRY(mirror_open(folder, storage));
+    TRI_TRY(tri_mirror_open(folder, storage));
     if (*storage == NULL)
         return TRI_OK;
     char *lock = tri_format("%s/.pull.lock", folder);
@@ -250,20 +250,19 @@ tri_status tri_mirror_pull_files(const char *folder, const char *name, bool miss
     return status;
 }
 
-/* Whether the checkpoint that is here has the manifest of the URL's. */
-static tri_status is_same(tri_storage *storage, const char *folder, const tri_storage_entry *manifest, bool *same)
+/* Whether the manifest that is here is the URL's. */
+static tri_status is_same(tri_storage *storage, const char *path, const tri_storage_entry *manifest, bool *same)
 {
     size_t nbytes = 0;
-    char *path = tri_format("%s/%s", folder, manifest->name), *text = NULL;
+    char *text = NULL;
     char *there = manifest->nbytes < FILE_MOST ? tri_alloc((size_t)manifest->nbytes + 1) : NULL;
-    tri_status status = path != NULL && there != NULL ? TRI_OK : TRI_ENOMEM;
+    tri_status status = there != NULL ? TRI_OK : TRI_ENOMEM;
     *same = false;
     if (status == TRI_OK && tri_fs_exists(path) && tri_fs_read(path, FILE_MOST, &text, &nbytes) == TRI_OK &&
         nbytes == manifest->nbytes) {
         status = tri_storage_read(storage, manifest, 0, nbytes, there);
         *same = status == TRI_OK && memcmp(text, there, nbytes) == 0;
     }
-    tri_free(path);
     tri_free(text);
     tri_free(there);
     return status;
@@ -301,6 +300,8 @@ static tri_status step_fetch(tri_storage *storage, const char *folder, const tri
     if (status == TRI_OK)
         status = tri_storage_download(storage, entries, count, hidden, "");
     if (status == TRI_OK)
+        status = tri_pieces_join(inside);
+    if (status == TRI_OK)
         status = tri_fs_remove(path);
     if (status == TRI_OK)
         status = tri_fs_rename(inside, path);
@@ -328,7 +329,10 @@ static tri_status newest_fetch(tri_storage *storage, const char *folder, const s
         name_nbytes = (size_t)(rest - entry->name) - 1;
         manifest = strcmp(rest, MANIFEST) == 0 ? entry : manifest;
     }
-    TRI_TRY(is_same(storage, folder, manifest, &same));
+    char *path = tri_format("%s/%s", folder, manifest->name);
+    tri_status status = path != NULL ? is_same(storage, path, manifest, &same) : TRI_ENOMEM;
+    tri_free(path);
+    TRI_TRY(status);
     return same ? TRI_OK : step_fetch(storage, folder, tri_vector_at(&found->entries, first), count, name_nbytes);
 }
 
@@ -354,11 +358,11 @@ tri_status tri_mirror_pull_newest(const char *folder)
 
 /* --- up --- */
 
-/* Of one process, or secret. */
+/* Of one process, or secret, or uploaded by the process that wrote it. */
 static bool is_local(const char *name)
 {
-    return name[0] == '.' || strcmp(name, "lock") == 0 || strncmp(name, "launcher.", 9) == 0 ||
-           strstr(name, ".tmp") != NULL;
+    return name[0] == '.' || tri_piece_is(name, NULL) || strcmp(name, "lock") == 0 ||
+           strncmp(name, "launcher.", 9) == 0 || strstr(name, ".tmp") != NULL;
 }
 
 /* The files that are directly in a folder. */
@@ -383,7 +387,7 @@ static tri_status files_send(tri_storage *storage, const char *folder, const cha
 tri_status tri_mirror_push_files(const char *folder, const char *name)
 {
     tri_storage *storage = NULL;
-    tri_status status = mirror_open(folder, &storage);
+    tri_status status = tri_mirror_open(folder, &storage);
     if (storage != NULL && name != NULL) {
         char *path = tri_format("%s/%s", folder, name);
         status = path != NULL ? tri_storage_upload(storage, name, path) : TRI_ENOMEM;
@@ -403,7 +407,7 @@ tri_status tri_mirror_clear(const char *folder)
 {
     tri_storage *storage = NULL;
     tri_vector entries = {.each = sizeof(tri_storage_entry)};
-    tri_status status = mirror_open(folder, &storage);
+    tri_status status = tri_mirror_open(folder, &storage);
     if (storage != NULL)
         status = tri_storage_list(storage, &entries);
     for (size_t i = 0; i < entries.count && status == TRI_OK; i++)
@@ -426,9 +430,26 @@ static tri_status step_remove(tri_storage *storage, const steps *found, int64_t 
     return TRI_OK;
 }
 
-/* What does not stay, and what saves that were killed have left. */
-static tri_status prune(tri_storage *storage, int64_t but, int64_t keep, int64_t keep_every)
+/* A checkpoint that is being pushed. */
+typedef struct push {
+    tri_storage *storage;
+    const char *checkpoints, *name; /* at the URL: name below checkpoints */
+    const char *folder;             /* of its files */
+    const char *mark;               /* of its pieces; "": there are none */
+    bool same;                      /* as what is at the URL already */
+} push;
+
+/* Pieces that the list of the checkpoint does not name: the old list's stay where the checkpoint is the same. */
+static bool is_stray(const push *one, const char *rest)
 {
+    return tri_piece_is(rest, NULL) && (strncmp(rest, TRI_PIECES_REPORT, strlen(TRI_PIECES_REPORT)) == 0 ||
+                                        tri_piece_is(rest, one->mark) == one->same);
+}
+
+/* What does not stay, and what saves that were killed have left. */
+static tri_status prune(const push *one, int64_t but, int64_t keep, int64_t keep_every)
+{
+    tri_storage *storage = one->storage;
     steps found;
     const char *rest = "";
     tri_status status = steps_find(storage, &found);
@@ -440,7 +461,7 @@ static tri_status prune(tri_storage *storage, int64_t but, int64_t keep, int64_t
     for (size_t i = 0; i < found.entries.count && status == TRI_OK; i++) {
         const char *name = ((tri_storage_entry *)tri_vector_at(&found.entries, i))->name;
         const int64_t step = step_of(name, &rest);
-        if (step >= 0 && !is_whole(&found, step))
+        if (step >= 0 && (!is_whole(&found, step) || (step == but && is_stray(one, rest))))
             status = tri_storage_delete(storage, name);
     }
     steps_fini(&found);
@@ -455,7 +476,7 @@ static tri_status run_files_push(const char *checkpoints)
     tri_status status = run != NULL ? TRI_OK : TRI_ENOMEM;
     if (slash != NULL) {
         *slash = 0;
-        status = mirror_open(run, &storage);
+        status = tri_mirror_open(run, &storage);
     }
     if (storage != NULL)
         status = files_send(storage, run, "", "");
@@ -465,60 +486,72 @@ static tri_status run_files_push(const char *checkpoints)
 }
 
 /* Another save of this step is there, with other bytes: it is none from now on. */
-static tri_status earlier_hide(tri_storage *storage, const char *checkpoints, const char *name, bool *same)
+static tri_status earlier_hide(push *one)
 {
     tri_storage_entry entry;
-    char *manifest = tri_format("%s/" MANIFEST, name);
-    *same = false;
-    tri_status status = manifest != NULL ? tri_storage_stat(storage, manifest, &entry) : TRI_ENOMEM;
+    char *manifest = tri_format("%s/" MANIFEST, one->name), *path = tri_format("%s/" MANIFEST, one->folder);
+    tri_status status =
+        manifest != NULL && path != NULL ? tri_storage_stat(one->storage, manifest, &entry) : TRI_ENOMEM;
     bool is_there = status == TRI_OK;
     status = status == TRI_ENOTFOUND ? TRI_OK : status;
     if (is_there) {
         entry.name = manifest;
-        status = is_same(storage, checkpoints, &entry, same);
-        if (status == TRI_OK && !*same)
-            status = tri_storage_delete(storage, manifest);
+        status = is_same(one->storage, path, &entry, &one->same);
+        if (status == TRI_OK && !one->same)
+            status = tri_storage_delete(one->storage, manifest);
     }
     tri_free(manifest);
+    tri_free(path);
     return status;
 }
 
-static tri_status step_send(tri_storage *storage, const char *checkpoints, const char *name)
+static tri_status step_send(push *one)
 {
-    bool same;
-    char *path = tri_format("%s/%s", checkpoints, name), *below = tri_format("%s/", name);
-    char *manifest = tri_format("%s/" MANIFEST, name), *manifest_path = tri_format("%s/" MANIFEST, path);
-    tri_status status =
-        path != NULL && below != NULL && manifest != NULL && manifest_path != NULL ? TRI_OK : TRI_ENOMEM;
+    char *below = tri_format("%s/", one->name), *manifest = tri_format("%s/" MANIFEST, one->name);
+    char *path = tri_format("%s/" MANIFEST, one->folder);
+    tri_status status = below != NULL && manifest != NULL && path != NULL ? TRI_OK : TRI_ENOMEM;
     if (status == TRI_OK)
-        status = earlier_hide(storage, checkpoints, name, &same);
-    if (status == TRI_OK && !same)
-        status = files_send(storage, path, below, MANIFEST);
+        status = earlier_hide(one);
+    if (status == TRI_OK && !one->same)
+        status = files_send(one->storage, one->folder, below, MANIFEST);
     if (status == TRI_OK)
-        status = run_files_push(checkpoints);
-    if (status == TRI_OK && !same)
-        status = tri_storage_upload(storage, manifest, manifest_path);
-    tri_free(path);
+        status = run_files_push(one->checkpoints);
+    if (status == TRI_OK && !one->same)
+        status = tri_storage_upload(one->storage, manifest, path);
     tri_free(below);
     tri_free(manifest);
-    tri_free(manifest_path);
+    tri_free(path);
+    return status;
+}
+
+static tri_status push_run(const char *checkpoint, const char *folder, const char *mark, int64_t keep,
+                           int64_t keep_every)
+{
+    const char *slash = strrchr(checkpoint, '/'), *rest;
+    char *above = slash != NULL ? tri_strndup(checkpoint, (size_t)(slash - checkpoint)) : NULL;
+    char *name = slash != NULL ? tri_format("%s/", slash + 1) : NULL;
+    push one = {.checkpoints = above, .name = slash != NULL ? slash + 1 : "", .folder = folder, .mark = mark};
+    tri_status status = above != NULL && name != NULL ? tri_mirror_open(above, &one.storage) : TRI_ENOMEM;
+    if (one.storage != NULL)
+        status = step_send(&one);
+    if (one.storage != NULL && status == TRI_OK && prune(&one, step_of(name, &rest), keep, keep_every) != TRI_OK)
+        tri_log(TRI_LOG_WARN, "%s: old checkpoints stay: %s", one.storage->label,
+                tri_last_error()); /* saved all the same */
+    tri_storage_close(one.storage);
+    tri_free(above);
+    tri_free(name);
     return status;
 }
 
 tri_status tri_mirror_push(const char *checkpoint, int64_t keep, int64_t keep_every)
 {
-    const char *slash = strrchr(checkpoint, '/'), *rest;
-    char *folder = slash != NULL ? tri_strndup(checkpoint, (size_t)(slash - checkpoint)) : NULL;
-    char *name = slash != NULL ? tri_format("%s/", slash + 1) : NULL;
-    tri_storage *storage = NULL;
-    tri_status status = folder != NULL && name != NULL ? mirror_open(folder, &storage) : TRI_ENOMEM;
-    if (storage != NULL)
-        status = step_send(storage, folder, slash + 1);
-    if (storage != NULL && status == TRI_OK && prune(storage, step_of(name, &rest), keep, keep_every) != TRI_OK)
-        tri_log(TRI_LOG_WARN, "%s: old checkpoints stay: %s", storage->label,
-                tri_last_error()); /* saved all the same */
-    tri_storage_close(storage);
-    tri_free(folder);
-    tri_free(name);
-    return status;
+    return push_run(checkpoint, checkpoint, "", keep, keep_every);
+}
+
+tri_status tri_mirror_push_pieces(const char *checkpoint, const char *folder, uint64_t mark, int64_t keep,
+                                  int64_t keep_every)
+{
+    char text[17];
+    snprintf(text, sizeof(text), "%016" PRIx64, mark);
+    return push_run(checkpoint, folder, text, keep, keep_every);
 }

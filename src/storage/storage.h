@@ -86,6 +86,12 @@ tri_status tri_mirror_clear(const char *folder);
 /* Uploads a checkpoint, behind the files of its run's folder; manifest.json last. Then removes checkpoints that do not
  * stay. */
 tri_status tri_mirror_push(const char *checkpoint, int64_t keep, int64_t keep_every);
+/* The URL of a folder or file in a mirror, opened; *out NULL: it is in none. */
+tri_status tri_mirror_open(const char *path, tri_storage **out);
+/* As tri_mirror_push() of a checkpoint whose files are in another folder, and whose pieces (pieces.h) of this mark are
+ * at the URL already; other pieces there go. */
+tri_status tri_mirror_push_pieces(const char *checkpoint, const char *folder, uint64_t mark, int64_t keep,
+                                  int64_t keep_every);
 /* Uploads the files of a run's folder, or this one of them; without a name also those of its log/. */
 tri_status tri_mirror_push_files(const char *folder, const char *name);
 

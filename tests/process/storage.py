@@ -12,6 +12,7 @@ import json
 import os
 import pathlib
 import random
+import re
 import shutil
 import signal
 import struct
@@ -26,6 +27,7 @@ import zlib
 TEST_STORAGE = str(pathlib.Path(sys.argv.pop(2)).resolve()) if len(sys.argv) > 2 else "unit_storage_test_storage"
 
 from launched import TRIREME
+from ports import free_port
 from s3_server import KEYS, Proxy, Server, rclone
 
 KILL_EVERY = int(os.environ.get("TRIREME_KILLS", "1" if "TRIREME_TEST_ALL" in os.environ else "17"))
@@ -231,9 +233,10 @@ class Storage(unittest.TestCase):
 
     # --- a kill at a request ---
 
-    def acknowledged_run(self, kill_at):
-        """Runs until the kill_at-th request to write; returns (ended by itself, steps whose manifests were acknowledged)."""
-        acknowledged, process, writes, url = set(), None, [0], f"s3://bucket/kill-{kill_at}/run"
+    def acknowledged_run(self, kill_at, name="kill", hosts=1, more=()):
+        """Runs until the kill_at-th request to write, at which all die; returns (ended by itself, steps whose manifests were
+        acknowledged, writes). Each host has a cache of its own."""
+        acknowledged, processes, writes, url = set(), [], [0], f"s3://bucket/{name}-{kill_at}/run"
 
         def fault(number, method, path):
             if method not in ("PUT", "POST", "DELETE") or "/run/" not in path:
@@ -241,8 +244,10 @@ class Storage(unittest.TestCase):
             writes[0] += 1
             if writes[0] != kill_at:
                 return None
-            process.send_signal(signal.SIGKILL)
-            process.wait()
+            for process in processes:
+                process.kill()
+            for process in processes:
+                process.wait()
             return ("reset", "lost")[kill_at % 2]
 
         proxy = self.proxy(fault)
@@ -253,19 +258,20 @@ class Storage(unittest.TestCase):
                 (acknowledged.add if method == "PUT" else acknowledged.discard)(int(step))
 
         proxy.answered = answered
-        process = subprocess.Popen([TRIREME, "train", "c.yaml", "--out", url], cwd=self.folder,
-                                   env=self.environment(proxy.url, cache=f"cache-{kill_at}"), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        return process.wait() == 0, acknowledged, writes[0]
+        places = [{"RANK": str(rank), "WORLD_SIZE": str(hosts), "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1"}
+                  for rank in range(hosts)] if hosts > 1 else [{}]
+        port = str(free_port())
+        for rank, place in enumerate(places):
+            environment = self.environment(proxy.url, cache=f"cache-{name}-{kill_at}-{rank}", **place, MASTER_PORT=port)
+            processes.append(subprocess.Popen([TRIREME, "train", "c.yaml", "--out", url, *more], cwd=self.folder, env=environment,
+                                              stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
+        return all([process.wait() == 0 for process in processes]), acknowledged, writes[0]
 
-    def test_a_kill_at_a_request_leaves_what_was_acknowledged(self):
-        wanted = self.local_weights()
-        ended, kept, writes = self.acknowledged_run(0)
-        self.assertTrue(ended)
-        self.assertEqual(kept, {30, 34})
+    def kill_at_requests(self, first, writes, wanted, name, *run):
         resumed = 0
-        for kill_at in range(1 + random.randrange(KILL_EVERY), writes + 1, KILL_EVERY):
-            url = f"s3://bucket/kill-{kill_at}/run"
-            ended, kept, _ = self.acknowledged_run(kill_at)
+        for kill_at in range(first, writes + 1, KILL_EVERY):
+            url = f"s3://bucket/{name}-{kill_at}/run"
+            ended, kept, _ = self.acknowledged_run(kill_at, name, *run)
             self.assertFalse(ended, f"request {kill_at}")
             if not kept:
                 continue
@@ -278,6 +284,30 @@ class Storage(unittest.TestCase):
             code, out = self.run_program("train", "--resume", url, cache=f"fresh-{kill_at}")
             self.assertEqual((code, weights(out)), (0, wanted), f"request {kill_at}: {out}")
         self.assertGreater(resumed, 0, f"of {writes} requests")
+
+    def test_a_kill_at_a_request_leaves_what_was_acknowledged(self):
+        wanted = self.local_weights()
+        ended, kept, writes = self.acknowledged_run(0)
+        self.assertTrue(ended)
+        self.assertEqual(kept, {30, 34})
+        self.kill_at_requests(1 + random.randrange(KILL_EVERY), writes, wanted, "kill")
+
+    def test_hosts_that_share_no_folder_upload_each_what_it_holds(self):
+        words = ("optim.name=adam", "optim.lr=0.01", "train.epochs=1", "checkpoint.every_steps=6")
+        code, out = self.run_program("train", "local.yaml", "--out", "local", *words)
+        wanted, writes = weights(out), 0
+        for sync, files in (("zero1", {"model.safetensors", *(f"optimizer.safetensors.piece-{rank}" for rank in range(3))}),
+                            ("zero3", {f"{file}.safetensors.piece-{rank}" for rank in range(3) for file in ("model", "optimizer")})):
+            run = (3, (*words, f"parallel.sync={sync}"))
+            ended, kept, writes = self.acknowledged_run(0, sync, *run)
+            self.assertEqual((ended, kept), (True, {12, 17}))
+            names = os.listdir(self.server.folder / "bucket" / f"{sync}-0" / "run" / "checkpoints" / "step-00000017")
+            self.assertEqual(sorted(re.sub("-[0-9a-f]{16}$", "", name) for name in names), sorted({"manifest.json", "pieces", *files}))
+            code, out = self.run_program("ckpt", "verify", f"s3://bucket/{sync}-0/run", cache="elsewhere")
+            self.assertEqual((code, out.count(": whole")), (0, 2), out)
+        code, out = self.run_program("eval", "s3://bucket/zero3-0/run", cache="elsewhere")
+        self.assertEqual((code, weights(out)), (0, wanted), out)
+        self.kill_at_requests(1 if KILL_EVERY == 1 else writes - random.randrange(8), writes, wanted, "pieces", *run)
 
     # --- what a person has to mend ---
 

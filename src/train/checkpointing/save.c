@@ -6,7 +6,8 @@
  * By time, and at the ends of epochs, rank 0 decides, since clocks differ: the others hear it at steps that all know.
  *
  * At most one save is under way; the next one waits for it. What the disk says is heard on rank 0, between two steps.
- * Where the ranks do not see the same folder, rank 0 writes what they send, and all wait.
+ * Where the ranks do not see the same folder, rank 0 writes what they send, and all wait; or, if the checkpoint goes to
+ * a URL, each rank uploads what it holds (checkpoint/draft.h: pieces).
  */
 #include "train/checkpointing/save.h"
 #include "train/core/features.h"
@@ -18,6 +19,7 @@
 #include "base/events.h"
 #include "base/log.h"
 #include "ps/replication/save.h"
+#include "storage/storage.h"
 #include "train/checkpointing/arrays.h"
 #include "train/checkpointing/local_sgd.h"
 #include "train/checkpointing/resume.h"
@@ -28,9 +30,10 @@
 #include "train/features/verify.h"
 
 #define COST_FACTOR  20 /* an epoch's end waits for no save that takes more than 1/COST_FACTOR of the training */
-#define FAILED_NS    (3 * TRI_NS_PER_S) /* what a save that failed counts as, at least */
-#define LOOK_NS      (TRI_NS_PER_S / 4) /* between looks at the clock, where all ranks hear of them */
-#define LOOK_MAX     1000               /* steps between them */
+#define FAILED_NS    (3 * TRI_NS_PER_S)     /* what a save that failed counts as, at least */
+#define PIECES_MS    (INT64_C(3600) * 1000) /* an upload takes as long as it takes; ranks that die are noticed earlier */
+#define LOOK_NS      (TRI_NS_PER_S / 4)     /* between looks at the clock, where all ranks hear of them */
+#define LOOK_MAX     1000                   /* steps between them */
 #define WORD_LOOK_AT 16 /* bits of what rank 0 tells: levels that are due, then steps to the next look */
 
 typedef struct saver_state {
@@ -219,12 +222,16 @@ void save_target_begin(const tri_job *job, const save_work *work, save_target *t
                                               .mark = target->mark,
                                               .writers = work->served ? "server" : "rank",
                                               .writers_from = work->served,
+                                              .pieces = work->pieces,
+                                              .writer = job->rank,
+                                              .writer_count = work->writers,
                                               .given_up = &saver_of(job)->given_up,
-                                              .lost = job->elastic.on && job->comm ? has_lost_any : NULL,
+                                              .lost = (job->elastic.on || work->pieces != 0) && job->comm ? has_lost_any
+                                                                                                          : NULL,
                                               .arg = (void *)(uintptr_t)job};
     tri_status status =
         first ? tri_checkpoint_draft_create(&setup, &target->draft) : tri_checkpoint_draft_join(&setup, &target->draft);
-    if (status != TRI_OK && first)
+    if (status != TRI_OK && (first || work->pieces != 0))
         save_target_fail(target, status);
 }
 
@@ -232,21 +239,40 @@ void save_target_begin(const tri_job *job, const save_work *work, save_target *t
 typedef struct save_order {
     int64_t begun;
     uint64_t mark;
-    char folder[SAVE_FOLDER_NBYTES];
+    char folder[SAVE_FOLDER_NBYTES], url[SAVE_FOLDER_NBYTES];
 } save_order;
+
+/* Of a place at a URL each rank has a folder of its own, in the cache of its host. */
+static tri_status order_take(const save_order *order, save_target *target)
+{
+    target->mark = order->mark;
+    if (order->url[0] && strcmp(order->url, target->url) == 0)
+        return TRI_OK;
+    memcpy(target->folder, order->folder, sizeof(order->folder));
+    memcpy(target->url, order->url, sizeof(order->url));
+    if (!order->url[0])
+        return TRI_OK;
+    char *folder;
+    TRI_TRY(tri_mirror_folder(order->url, &folder));
+    snprintf(target->folder, sizeof(target->folder), "%s", folder);
+    tri_free(folder);
+    return TRI_OK;
+}
 
 /* All hear where to write; *shared: all see the folder. */
 static tri_status order_exchange(tri_job *job, const save_work *work, save_target *target, bool *shared)
 {
     save_order order = {.begun = target->draft != NULL, .mark = target->mark};
     memcpy(order.folder, target->folder, sizeof(order.folder));
+    memcpy(order.url, target->url, sizeof(order.url));
     tri_group_name_next(job->group, "where to save");
     tri_status status = tri_broadcast(job->group, &order, sizeof(order), TRI_U8, 0, NULL);
     tri_group_name_next(job->group, "");
     TRI_TRY(status);
     order.folder[sizeof(order.folder) - 1] = 0;
-    memcpy(target->folder, order.folder, sizeof(order.folder));
-    target->mark = order.mark;
+    order.url[sizeof(order.url) - 1] = 0;
+    if (job->rank != 0 && order_take(&order, target) != TRI_OK)
+        tri_log(TRI_LOG_WARN, "%s: no folder here: %s", order.url, tri_last_error());
     if (!order.begun) {
         target->status = TRI_EIO;
         return TRI_OK;
@@ -261,6 +287,50 @@ static tri_status order_exchange(tri_job *job, const save_work *work, save_targe
     return status;
 }
 
+/* Whether each rank can upload what it holds: all places are in object stores. What a file:// URL names is also read
+ * where it lies, so it has whole files. */
+static bool pieces_can(const tri_job *job, const save_work *work)
+{
+    bool can = !tri_job_has_own_weights(job);
+    for (int i = 0; i < work->target_count; i++)
+        can = can && work->targets[i].level >= 0 && strncmp(work->targets[i].url, "s3://", 5) == 0;
+    return can;
+}
+
+/* Rank 0 has the whole model where weights are not spread: that stays a file. */
+static bool has_model(const save_work *work)
+{
+    int64_t own = 0, all = 0;
+    for (int i = 0; i < work->item_count; i++)
+        if (work->items[i].slice < work->slices.content.model_count)
+            own += work->items[i].extent.high - work->items[i].extent.low;
+    for (int i = 0; i < work->slices.content.model_count; i++)
+        all += tri_shape_count(work->slices.content.model[i].shape);
+    return own == all;
+}
+
+/* Drafts of pieces, in place of those that not all see. */
+static tri_status pieces_begin(tri_job *job, save_work *work)
+{
+    int64_t pieces = has_model(work) ? 2 : 3;
+    tri_group_name_next(job->group, "who uploads what");
+    tri_status status = tri_broadcast(job->group, &pieces, 1, TRI_I64, 0, NULL);
+    tri_group_name_next(job->group, "");
+    TRI_TRY(status);
+    TRI_TRY(tri_job_weights_hash(job, &work->manifest.weights_hash));
+    work->pieces = (unsigned)pieces;
+    work->patience_ms = PIECES_MS;
+    for (int i = 0; i < work->target_count; i++) {
+        save_target *target = &work->targets[i];
+        if (target->status != TRI_OK)
+            continue;
+        tri_checkpoint_draft_close(target->draft);
+        target->draft = NULL;
+        save_target_begin(job, work, target, job->rank == 0);
+    }
+    return TRI_OK;
+}
+
 /* Drafts are open on all who write; *collects: rank 0 writes for all. */
 static tri_status work_begin(tri_job *job, save_work *work, bool *collects)
 {
@@ -273,8 +343,8 @@ static tri_status work_begin(tri_job *job, save_work *work, bool *collects)
     }
     for (int i = 0; work->writers > 1 && i < work->target_count; i++)
         TRI_TRY(order_exchange(job, work, &work->targets[i], &shared));
-    *collects = !shared;
-    return TRI_OK;
+    *collects = !shared && !pieces_can(job, work);
+    return shared || *collects ? TRI_OK : pieces_begin(job, work);
 }
 
 /* --- writing --- */
@@ -369,8 +439,11 @@ static tri_status level_target(const tri_job *job, int i, save_target *target)
         return TRI_OK;
     char *folder;
     TRI_TRY(tri_checkpoint_level_folder(level, job->run_folder, &folder));
+    char *url = tri_mirror_url(folder);
     snprintf(target->folder, sizeof(target->folder), "%s", folder);
+    snprintf(target->url, sizeof(target->url), "%s", url ? url : "");
     tri_free(folder);
+    tri_free(url);
     return TRI_OK;
 }
 

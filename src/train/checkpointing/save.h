@@ -27,7 +27,8 @@ typedef struct save_item {
 /* One place it goes to. */
 typedef struct save_target {
     char folder[SAVE_FOLDER_NBYTES];
-    int level; /* -1: none */
+    char url[SAVE_FOLDER_NBYTES]; /* of the folder; "": it is at none */
+    int level;                    /* -1: none */
     int64_t keep, keep_every;
     uint64_t mark;
     tri_checkpoint_draft *draft; /* NULL: it could not be begun */
@@ -41,6 +42,7 @@ typedef struct save_work {
     int target_count;
     int rank, writers; /* ranks that write: 1, or all; with parameter servers that do, these and this one */
     bool served;       /* parameter servers write */
+    unsigned pieces;   /* of tri_checkpoint_draft_setup: each rank uploads what it writes */
     int64_t patience_ms;
     char ledger[1200]; /* of this rank: is on the disk before the checkpoint is whole; "": there is none */
     tri_job_slices slices;

@@ -203,7 +203,8 @@ static tri_status complete(save_work *work, tri_checkpoint_draft *draft)
         TRI_TRY(tri_checkpoint_draft_gather(draft, work->writers, work->patience_ms));
     if (work->served)
         save_work_mixed(work, tri_checkpoint_draft_notes(draft));
-    TRI_TRY(weights_hash(tri_checkpoint_draft_model(draft), &work->manifest.weights_hash));
+    if (work->pieces == 0) /* else all ranks have found it */
+        TRI_TRY(weights_hash(tri_checkpoint_draft_model(draft), &work->manifest.weights_hash));
     work->nbytes = tri_checkpoint_draft_nbytes(draft);
     if (work->ledger[0] && tri_fs_sync(work->ledger) != TRI_OK) /* the checkpoint is good without */
         tri_log(TRI_LOG_WARN, "entries of the ledger may be lost in a power cut: %s", tri_last_error());

@@ -16,6 +16,7 @@
 #include "base/path.h"
 #include "storage/cache.h"
 #include "storage/credentials.h"
+#include "storage/pieces.h"
 #include "storage/sign.h"
 #include "storage/storage_impl.h"
 #include "storage/xml.h"
@@ -276,6 +277,72 @@ static void a_large_file_goes_up_and_down_in_parts(void **state)
     tri_free(bytes);
 }
 
+static void piece_write(const char *name, const char *bytes, const uint64_t *places, size_t count)
+{
+    char path[256];
+    tri_fs_file *file;
+    tri_piece piece = {0};
+    snprintf(path, sizeof(path), "%s/p/%s", folder, name);
+    MUST(tri_fs_file_open(path, true, &file));
+    for (size_t i = 0; i < count; i++)
+        MUST(tri_piece_put(&piece, file, bytes + i, 1, places[i]));
+    MUST(tri_piece_end(&piece, file));
+    MUST(tri_fs_file_close(file));
+    tri_piece_fini(&piece);
+}
+
+static void pieces_are_files_again_and_what_is_wrong_is_refused(void **state)
+{
+    (void)state;
+    char path[256], manifest[256], *text, *name = tri_piece_name("f", 1, 0xab);
+    assert_string_equal(name, "f.piece-1-00000000000000ab");
+    assert_true(tri_piece_is(name, NULL) && tri_piece_is(name, "00000000000000ab"));
+    assert_false(tri_piece_is(name, "00000000000000ac") || tri_piece_is("model.safetensors", NULL));
+    tri_free(name);
+    snprintf(path, sizeof(path), "%s/p", folder);
+    snprintf(manifest, sizeof(manifest), "%s/p/manifest.json", folder);
+    static const struct {
+        const char *list, *damage, *wanted; /* damage: of f.piece-1-0's last bytes; wanted: of f, or of the error */
+    } cases[] = {{"f.piece-0-0\nf.piece-1-0\n", NULL, "0123456"},
+                 {"f.piece-0-0\n", "stale", NULL},
+                 {"f.piece-0-0\nf.piece-2-0\n", NULL, "f.piece-2-0"},
+                 {"f.piece-0-0\nf.piece-1-0\n", "12345678TRIPIECX", "something else"},
+                 {"f.piece-0-0\n../f.piece-1-0\n", NULL, "name of no piece"},
+                 {"f.piece-0-0\nmodel\n", NULL, "name of no piece"},
+                 {"f.piece-0-0", NULL, "without an end"}};
+    for (size_t i = 0; i < TRI_COUNT_OF(cases); i++) {
+        char file[300];
+        MUST(tri_fs_remove(path));
+        MUST(tri_fs_make_folder(path));
+        MUST(tri_fs_write_atomic(manifest, "m", 1));
+        piece_write("f.piece-0-0", "0235", (const uint64_t[]){0, 2, 3, 5}, 4);
+        piece_write("f.piece-1-0", "146", (const uint64_t[]){1, 4, 6}, 3);
+        MUST(tri_pieces_list_write(path, cases[i].list));
+        if (cases[i].damage != NULL && strcmp(cases[i].damage, "stale") == 0)
+            MUST(tri_fs_write_atomic(manifest, "another", 7));
+        else if (cases[i].damage != NULL) {
+            snprintf(file, sizeof(file), "%s/f.piece-1-0", path);
+            MUST(tri_fs_write_atomic(file, cases[i].damage, strlen(cases[i].damage)));
+        }
+        tri_status status = tri_pieces_join(path);
+        snprintf(file, sizeof(file), "%s/f", path);
+        if (i > 1) {
+            assert_int_not_equal(status, TRI_OK);
+            assert_non_null(strstr(tri_last_error(), cases[i].wanted));
+            continue;
+        }
+        assert_int_equal(status, TRI_OK);
+        assert_int_equal(tri_fs_exists(file), cases[i].wanted != NULL);
+        if (cases[i].wanted != NULL) {
+            MUST(tri_fs_read(file, 0, &text, NULL));
+            assert_string_equal(text, cases[i].wanted);
+            tri_free(text);
+        }
+        snprintf(file, sizeof(file), "%s/f.piece-0-0", path);
+        assert_false(tri_fs_exists(file));
+    }
+}
+
 static bool completes;
 
 /* A server whose answer to an earlier try was lost, or that has forgotten the upload. */
@@ -475,6 +542,7 @@ int main(void)
         cmocka_unit_test(what_is_put_is_found_listed_read_and_deleted),
         cmocka_unit_test(a_large_file_goes_up_and_down_in_parts),
         cmocka_unit_test(an_upload_that_the_server_does_not_know_counts_if_the_object_has_its_bytes),
+        cmocka_unit_test(pieces_are_files_again_and_what_is_wrong_is_refused),
         cmocka_unit_test(a_copy_is_fetched_once_and_again_when_the_object_changes),
         cmocka_unit_test(copies_in_use_are_kept_and_too_large_ones_refused),
         cmocka_unit_test(a_run_at_a_url_keeps_whole_checkpoints_and_comes_back),
