@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""docs/images.md does what it says: its commands run as they stand on 200 images, and files are answered with their class.
+"""docs/data.md does what it says: its commands run as they stand on 200 images, and files are answered with their class.
 
 usage: images.py TRIREME
 """
@@ -35,7 +35,7 @@ def make(folder):
 
 def main():
     examples = pathlib.Path(__file__).resolve().parents[2] / "examples"
-    text, weights = page_commands.run("images.md", 120, prepare=make, EXAMPLES=str(examples))
+    text, weights = page_commands.run("data.md", 120, prepare=make, EXAMPLES=str(examples))
     if "no libpng" in text:
         sys.exit(77)
     answers = [json.loads(line) for line in text.splitlines() if line.startswith('{"file"')]
