@@ -3,7 +3,7 @@
  * protocol.h: what a worker and a parameter server say to each other, as heads of messages (net/endpoint.h).
  *
  * The words of a head always mean the same: request (echoed by the answer), clock (steps taken), table and block, part
- * (leaves of the batch that a body is the sum of), extra. docs/formats/ps.md lists all messages.
+ * (leaves of the batch that a body is the sum of), extra. docs/formats/ps.md has the bodies.
  */
 #ifndef TRI_PS_PROTOCOL_H
 #define TRI_PS_PROTOCOL_H
