@@ -15,6 +15,7 @@
 #include <xxhash.h>
 
 #include "gpu/emulator.h"
+#include "kernel/gpu/rows.h"
 #include "ops/cases.h"
 
 #define MATCH      3e-5 /* of the largest element, f32 */
@@ -337,6 +338,71 @@ static void a_large_vocabulary_is_taken_in_parts(void **state)
     compare_kinds(&c, false, MATCH);
 }
 
+static uint64_t hash_case(const op_case *c)
+{
+    op_run r;
+    open_case(&r, "cuda", c, true);
+    run_both(&r);
+    const uint64_t hash = hash_run(c, &r);
+    op_close(&r);
+    return hash;
+}
+
+/* Leaves of 64 words at a time give the bits of all at once. */
+static void an_embedding_is_taken_in_parts(void **state)
+{
+    static const op_case c = {.name = "embedding_parts", .op = TRI_OP_EMBEDDING, .x = {2}, .units = 300, .width = 64};
+    const int64_t most = tri_gpu_embedding_leaves;
+    (void)state;
+    const uint64_t whole = hash_case(&c);
+    tri_gpu_embedding_leaves = 1;
+    compare_kinds(&c, true, MATCH);
+    const uint64_t parts = hash_case(&c);
+    tri_gpu_embedding_leaves = most;
+    assert_true(parts == whole);
+}
+
+/* GPT-2 124M with 64 shards of one sample at once: 9.9 GB without parts. */
+static void the_scratch_of_an_embedding_is_bounded(void **state)
+{
+    tri_op_desc desc = {.op = TRI_OP_EMBEDDING,
+                        .attr = {.units = 50257, .width = 768},
+                        .input_count = 1,
+                        .input = {tri_shape_make(2, (int64_t[]){1, 1024})},
+                        .input_dtype = {TRI_I32},
+                        .max_shards = 64,
+                        .threads = 1};
+    tri_kernel kernel;
+    (void)state;
+    assert_int_equal(tri_op_infer(&desc), TRI_OK);
+    assert_int_equal(tri_kernel_plan("cuda", &desc, &kernel), TRI_OK);
+    assert_true(kernel.scratch_nbytes < (size_t)300 << 20);
+    tri_kernel_release(&kernel);
+}
+
+static void expect_no_plan(int64_t rows, int64_t columns, int64_t units, const char *why)
+{
+    tri_op_desc desc = {.op = TRI_OP_LINEAR,
+                        .attr = {.units = units, .bias = true},
+                        .input_count = 1,
+                        .input = {tri_shape_make(2, (int64_t[]){rows, columns})},
+                        .max_shards = 1,
+                        .threads = 1};
+    tri_kernel kernel;
+    assert_int_equal(tri_op_infer(&desc), TRI_OK);
+    assert_int_equal(tri_kernel_plan("cuda", &desc, &kernel), TRI_EUNSUPPORTED);
+    assert_string_equal(tri_last_error(), why);
+}
+
+static void what_no_grid_has_room_for_is_refused(void **state)
+{
+    (void)state;
+    expect_no_plan(65535 * 128 + 1, 1, 1,
+                   "linear: want at most 8388480 rows in a shard on a GPU, got 8388481 (train.shards)");
+    expect_no_plan(1, 1, 65535 * 64 + 1, "linear: want at most 4194240 columns in a matrix on a GPU, got 4194241");
+    expect_no_plan(1, 65535 * 64 + 1, 1, "linear: want at most 4194240 columns in a matrix on a GPU, got 4194241");
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -345,6 +411,9 @@ int main(int argc, char **argv)
         cmocka_unit_test(rows_match_in_f16),
         cmocka_unit_test(bits_depend_on_nothing_and_are_those_of_the_file),
         cmocka_unit_test(a_large_vocabulary_is_taken_in_parts),
+        cmocka_unit_test(an_embedding_is_taken_in_parts),
+        cmocka_unit_test(the_scratch_of_an_embedding_is_bounded),
+        cmocka_unit_test(what_no_grid_has_room_for_is_refused),
     };
     accepts = argc > 2 && strcmp(argv[1], "--accept") == 0;
     expected_path = argc > 1 ? argv[argc - 1] : NULL;

@@ -11,10 +11,12 @@
 
 #include <stdint.h>
 
-#define TRI_GPU_THREADS 256 /* of a block, at most */
-#define TRI_GPU_EACH    4   /* elements of a thread of an elementwise kernel */
-#define TRI_GPU_SHARDS  64  /* of one call, at most */
-#define TRI_GPU_DIMS    6
+#define TRI_GPU_THREADS      256 /* of a block, at most */
+#define TRI_GPU_EACH         4   /* elements of a thread of an elementwise kernel */
+#define TRI_GPU_SHARDS       64  /* of one call, at most */
+#define TRI_GPU_DIMS         6
+#define TRI_GPU_SQUARES      4096 /* elements of a block of the norm: TRI_NORM_BLOCK */
+#define TRI_GPU_SQUARE_LANES 16
 
 #define TRI_GPU_KERNELS(X)                                                                                             \
     X(fill)        /* out[i] = value */                                                                                \
@@ -22,7 +24,7 @@
     X(scale)       /* x[i] *= factor */                                                                                \
     X(add)         /* out[i] = a[i] + b[i], rounded once */                                                            \
     X(fold)        /* the canonical tree over leaves of shards: blocks along x, parts along y */                       \
-    X(squares)     /* blocks[b] = sum of squares of 4096 elements, one block each */                                   \
+    X(squares)     /* blocks[b] = sum of squares of 4096 elements: 16 threads each */                                  \
     X(tree)        /* blocks[0] = the balanced tree over blocks; one block */                                          \
     X(step)        /* one step of an optimizer over a run of elements, and their copies in 16 bits */                  \
     X(map)         /* activations: y = f(x), or dx = dy f'(.) */                                                       \
@@ -71,7 +73,16 @@ typedef enum tri_gpu_kernel { TRI_GPU_KERNELS(TRI_GPU_KERNEL_ENUM) TRI_GPU_KERNE
 
 enum { TRI_GPU_F32, TRI_GPU_BF16, TRI_GPU_F16 };
 enum { TRI_GPU_RELU, TRI_GPU_GELU, TRI_GPU_GELU_ERF, TRI_GPU_SILU, TRI_GPU_TANH, TRI_GPU_SIGMOID };
-enum { TRI_GPU_SGD, TRI_GPU_MOMENTUM, TRI_GPU_NESTEROV, TRI_GPU_ADAM, TRI_GPU_ADAGRAD, TRI_GPU_FTRL };
+enum {
+    TRI_GPU_NO_STEP,
+    TRI_GPU_SGD,
+    TRI_GPU_MOMENTUM,
+    TRI_GPU_NESTEROV,
+    TRI_GPU_ADAM,
+    TRI_GPU_ADAGRAD,
+    TRI_GPU_FTRL,
+    TRI_GPU_AVERAGE /* of buffers: a fraction `momentum` of the way to the newest value; beta1: 1 - momentum */
+};
 
 /* An array of TRI_GPU_F32, BF16 or F16; data NULL: there is none. */
 typedef struct tri_gpu_value {
@@ -230,12 +241,12 @@ typedef struct tri_gpu_words_sort_args {
     int64_t count, padded, first, words; /* of a shard */
 } tri_gpu_words_sort_args;
 
-/* leaves [shards][words][width], zeroed before. */
+/* Of words [first, first + words): leaves [shards][words][width], zeroed before. */
 typedef struct tri_gpu_words_sum_args {
     float *leaves;
     const uint64_t *keys;
     tri_gpu_value dy;
-    int64_t count, padded, width, words;
+    int64_t count, padded, width, first, words;
 } tri_gpu_words_sum_args;
 
 #define TRI_GPU_CHUNK 128 /* rows of one partial sum of columns */

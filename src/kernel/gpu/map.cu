@@ -253,7 +253,11 @@ GPU_KERNEL(words_sum)
         return; /* the whole warp: no word begins here */
     }
     const uint64_t word = keys[i] >> 32;
-    float *const leaf = a.leaves + (shard * a.words + (int64_t)word - 1) * a.width;
+    const int64_t place = (int64_t)word - 1 - a.first;
+    if (place < 0 || place >= a.words) {
+        return; /* the whole warp: another part of the table */
+    }
+    float *const leaf = a.leaves + (shard * a.words + place) * a.width;
     for (int64_t c = lane; c < a.width; c += 32) {
         float sum = 0;
         for (int64_t j = i; j < a.count && keys[j] >> 32 == word; j++) {

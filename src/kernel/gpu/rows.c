@@ -6,7 +6,8 @@
 
 #include "base/status.h"
 
-#define MOST_BATCH 65535 /* blocks along z */
+#define GEMM_TILE  64
+#define MOST_BATCH 65535 /* blocks along y, and along z */
 
 tri_status tri_gpu_plan(const tri_op_desc *desc, tri_kernel *kernel)
 {
@@ -16,6 +17,48 @@ tri_status tri_gpu_plan(const tri_op_desc *desc, tri_kernel *kernel)
                         TRI_GPU_SHARDS, desc->max_shards);
     }
     return TRI_OK;
+}
+
+tri_status tri_gpu_rows_check(const tri_op_desc *desc, int64_t rows)
+{
+    const int64_t most = (int64_t)MOST_BATCH * TRI_GPU_CHUNK;
+    if (rows > most) {
+        return tri_fail(TRI_EUNSUPPORTED, "%s: want at most %lld rows in a shard on a GPU, got %lld (train.shards)",
+                        tri_op_name(desc->op), (long long)most, (long long)rows);
+    }
+    return TRI_OK;
+}
+
+tri_status tri_gpu_width_check(const tri_op_desc *desc, int64_t width)
+{
+    const int64_t most = (int64_t)MOST_BATCH * GEMM_TILE;
+    if (width > most) {
+        return tri_fail(TRI_EUNSUPPORTED, "%s: want at most %lld columns in a matrix on a GPU, got %lld",
+                        tri_op_name(desc->op), (long long)most, (long long)width);
+    }
+    return TRI_OK;
+}
+
+tri_status tri_gpu_refuse(const tri_op_desc *desc)
+{
+    const char *name = tri_op_name(desc->op);
+    if (desc->attr.sync) {
+        return tri_fail(TRI_EUNSUPPORTED,
+                        "%s over the whole batch is not there yet on a GPU: want "
+                        "model.sync_batch_norm=false, or train.device=cpu",
+                        name);
+    }
+    if (desc->attr.ranks > 1 || desc->attr.parts > 0) {
+        return tri_fail(TRI_EUNSUPPORTED,
+                        "%s in parts is not there yet on a GPU: want parallel.tensor=1 and "
+                        "parallel.sequence=false, or train.device=cpu",
+                        name);
+    }
+    if (desc->op == TRI_OP_ATTENTION || desc->op == TRI_OP_ROPE) {
+        return tri_fail(TRI_EUNSUPPORTED, "%s: want heads of at most %d elements on a GPU, got %lld", name,
+                        TRI_GPU_HEAD, (long long)tri_heads_make(desc).width);
+    }
+    return tri_fail(TRI_EUNSUPPORTED, "%s is not there yet on a GPU: want train.device=cpu", name);
 }
 
 void tri_gpu_valid(const tri_op_call *call, int64_t each, int64_t valid[TRI_GPU_SHARDS])
@@ -67,7 +110,7 @@ void tri_gpu_gemm(const tri_op_call *call, const tri_gpu_gemm_args *args, bool h
 {
     tri_gpu_gemm_args part = *args;
     part.groups = args->groups > 0 ? args->groups : 1;
-    const int64_t tiles_m = tri_int64_ceil(part.m, 64), tiles_n = tri_int64_ceil(part.n, 64);
+    const int64_t tiles_m = tri_int64_ceil(part.m, GEMM_TILE), tiles_n = tri_int64_ceil(part.n, GEMM_TILE);
     const int64_t most = MOST_BATCH / part.groups;
     for (int64_t first = 0; first < shards; first += most) {
         const int z = (int)(tri_int64_min(most, shards - first) * part.groups);

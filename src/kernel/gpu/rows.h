@@ -100,8 +100,19 @@ float *tri_gpu_columns(const tri_op_call *call, tri_gpu_columns_args *args, int 
 /* Products: how many there are (shards), each with args->groups. */
 void tri_gpu_gemm(const tri_op_call *call, const tri_gpu_gemm_args *args, bool half, int64_t shards);
 
+/* TRI_EUNSUPPORTED where a grid has no room for sums over this many rows of a shard, or for a product with this width.
+ */
+tri_status tri_gpu_rows_check(const tri_op_desc *desc, int64_t rows);
+tri_status tri_gpu_width_check(const tri_op_desc *desc, int64_t width);
+
 /* TRI_EUNSUPPORTED where one call has more shards than launches have room for. */
 tri_status tri_gpu_plan(const tri_op_desc *desc, tri_kernel *kernel);
+
+/* Floats of an embedding's scratch, about; tests set another one. */
+extern int64_t tri_gpu_embedding_leaves;
+
+/* TRI_EUNSUPPORTED: the option that asks for what no row does. */
+tri_status tri_gpu_refuse(const tri_op_desc *desc);
 
 /* What all rows have. */
 #define TRI_GPU_ROW .name = "cuda", .gpu = true, .half = true, .f16 = true

@@ -62,6 +62,9 @@ static tri_status weights_plan(const tri_op_desc *desc, tri_kernel *kernel)
         tri_shape_count(desc->output) * desc->max_shards > INT32_MAX) {
         return tri_fail(TRI_EUNSUPPORTED, "%s: want at most 2^31 elements at once on a GPU", tri_op_name(desc->op));
     }
+    TRI_TRY(tri_gpu_rows_check(desc, rows));
+    TRI_TRY(tri_gpu_width_check(desc, width));
+    TRI_TRY(tri_gpu_width_check(desc, tri_shape_count(desc->param[0]) / desc->param[0].dim[0]));
     return tri_gpu_plan(desc, kernel);
 }
 
@@ -117,6 +120,13 @@ const tri_kernel_ops tri_gpu_row_linear = {
     .backward_output = true,
 };
 
+static tri_status matmul_plan(const tri_op_desc *desc, tri_kernel *kernel)
+{
+    (void)kernel;
+    TRI_TRY(tri_gpu_width_check(desc, tri_shape_last(&desc->input[0])));
+    return tri_gpu_width_check(desc, tri_shape_last(&desc->output));
+}
+
 static void matmul_forward(const tri_kernel *kernel, const tri_op_call *call)
 {
     const tri_shape *a = &kernel->desc.input[0];
@@ -157,7 +167,12 @@ static void matmul_backward(const tri_kernel *kernel, const tri_op_call *call)
 }
 
 const tri_kernel_ops tri_gpu_row_matmul = {
-    TRI_GPU_ROW, .op = TRI_OP_MATMUL, .forward = matmul_forward, .backward = matmul_backward, .backward_input = true,
+    TRI_GPU_ROW,
+    .op = TRI_OP_MATMUL,
+    .plan = matmul_plan,
+    .forward = matmul_forward,
+    .backward = matmul_backward,
+    .backward_input = true,
 };
 
 /* --- convolution --- */

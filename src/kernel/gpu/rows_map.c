@@ -2,6 +2,7 @@
  *
  * rows_map.c: rows of activations, add, mul, dropout, bias, positions, SwiGLU, rope.
  */
+#include "base/status.h"
 #include "kernel/gpu/rows.h"
 
 static int64_t count_all(const tri_kernel *kernel, const tri_op_call *call)
@@ -209,6 +210,7 @@ static tri_status bias_plan(const tri_op_desc *desc, tri_kernel *kernel)
 {
     const int64_t width = tri_shape_last(&desc->input[0]), rows = tri_shape_count(desc->input[0]) / width;
     kernel->scratch_nbytes = (size_t)tri_gpu_columns_count(desc, rows, width, 1) * sizeof(float);
+    TRI_TRY(tri_gpu_rows_check(desc, rows));
     return tri_gpu_plan(desc, kernel);
 }
 
@@ -243,6 +245,7 @@ static tri_status positions_plan(const tri_op_desc *desc, tri_kernel *kernel)
     const tri_shape *shape = &desc->input[0];
     const int64_t sample = shape->dim[1] * shape->dim[2];
     kernel->scratch_nbytes = (size_t)tri_gpu_columns_count(desc, shape->dim[0], sample, 1) * sizeof(float);
+    TRI_TRY(tri_gpu_rows_check(desc, shape->dim[0]));
     return tri_gpu_plan(desc, kernel);
 }
 

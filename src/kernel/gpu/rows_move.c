@@ -102,7 +102,18 @@ static void transpose_backward(const tri_kernel *kernel, const tri_op_call *call
 const tri_kernel_ops tri_gpu_row_transpose = {TRI_GPU_ROW, .op = TRI_OP_TRANSPOSE, .forward = transpose_forward,
                                               .backward = transpose_backward};
 
-/* Scratch: keys of the tokens of each shard, then leaves. */
+/* Elements of the leaves of an embedding at a time, at most, but for 64 words: 256 MiB. Words are taken in parts, and
+ * the bits do not depend on them. */
+int64_t tri_gpu_embedding_leaves = INT64_C(1) << 26;
+
+/* Words at a time. */
+static int64_t embedding_part(const tri_op_desc *desc)
+{
+    const int64_t fits = tri_gpu_embedding_leaves / (desc->max_shards * desc->param[0].dim[1]);
+    return tri_int64_min(desc->param[0].dim[0], tri_int64_max(fits, 64));
+}
+
+/* Scratch: keys of the tokens of each shard, then leaves of a part of the words. */
 static int64_t embedding_padded(const tri_op_desc *desc)
 {
     int64_t padded = 2;
@@ -114,8 +125,8 @@ static int64_t embedding_padded(const tri_op_desc *desc)
 
 static tri_status embedding_plan(const tri_op_desc *desc, tri_kernel *kernel)
 {
-    kernel->scratch_nbytes = (size_t)desc->max_shards * ((size_t)embedding_padded(desc) * sizeof(uint64_t) +
-                                                         (size_t)tri_shape_count(desc->param[0]) * sizeof(float));
+    const size_t leaf = (size_t)(embedding_part(desc) * desc->param[0].dim[1]) * sizeof(float);
+    kernel->scratch_nbytes = (size_t)desc->max_shards * ((size_t)embedding_padded(desc) * sizeof(uint64_t) + leaf);
     return tri_gpu_plan(desc, kernel);
 }
 
@@ -132,10 +143,34 @@ static void embedding_forward(const tri_kernel *kernel, const tri_op_call *call)
     TRI_GPU_RUN(call, gather, tri_gpu_blocks_each(args.count), 1, 1, args);
 }
 
+/* Of words first .. first + words. */
+static void embedding_part_back(const tri_kernel *kernel, const tri_op_call *call, const uint64_t *keys, float *leaves,
+                                int64_t first, int64_t words)
+{
+    const tri_op_desc *desc = &kernel->desc;
+    const int64_t width = desc->param[0].dim[1];
+    const tri_gpu_words_sum_args sum = {.leaves = leaves,
+                                        .keys = keys,
+                                        .dy = tri_gpu_doutput(kernel, call),
+                                        .count = tri_shape_count(desc->input[0]),
+                                        .padded = embedding_padded(desc),
+                                        .width = width,
+                                        .first = first,
+                                        .words = words};
+    float *out[TRI_TREE_MAX_PARTS];
+    for (int part = 0; part < call->part_count; part++) {
+        out[part] = call->dparam[0][part] + first * width;
+    }
+    tri_gpu_fill(tri_gpu_queue_of(call->device), leaves, 0, words * width * call->shards);
+    TRI_GPU_RUN(call, words_sum, tri_gpu_blocks_rows(sum.count), call->shards, 1, sum);
+    tri_gpu_fold(tri_gpu_queue_of(call->device), leaves, words * width, words * width, call->parts, call->part_count,
+                 out, 1.0f, desc->adds);
+}
+
 static void embedding_backward(const tri_kernel *kernel, const tri_op_call *call)
 {
     const tri_op_desc *desc = &kernel->desc;
-    const int64_t words = desc->param[0].dim[0], width = desc->param[0].dim[1];
+    const int64_t words = desc->param[0].dim[0], part = embedding_part(desc);
     const tri_gpu_words_sort_args sort = {.keys = call->scratch,
                                           .index = call->input[0],
                                           .count = tri_shape_count(desc->input[0]),
@@ -143,20 +178,13 @@ static void embedding_backward(const tri_kernel *kernel, const tri_op_call *call
                                           .first = desc->attr.first,
                                           .words = words};
     float *const leaves = (float *)(void *)(sort.keys + sort.padded * call->shards);
-    const tri_gpu_words_sum_args sum = {.leaves = leaves,
-                                        .keys = sort.keys,
-                                        .dy = tri_gpu_doutput(kernel, call),
-                                        .count = sort.count,
-                                        .padded = sort.padded,
-                                        .width = width,
-                                        .words = words};
     if (!tri_call_wants_dparam(call, 0)) {
         return;
     }
     TRI_GPU_RUN(call, words_sort, call->shards, 1, 1, sort);
-    tri_gpu_fill(tri_gpu_queue_of(call->device), leaves, 0, words * width * call->shards);
-    TRI_GPU_RUN(call, words_sum, tri_gpu_blocks_rows(sort.count), call->shards, 1, sum);
-    tri_gpu_leaves(kernel, call, 0, leaves, words * width, words * width);
+    for (int64_t first = 0; first < words; first += part) {
+        embedding_part_back(kernel, call, sort.keys, leaves, first, tri_int64_min(part, words - first));
+    }
 }
 
 const tri_kernel_ops tri_gpu_row_embedding = {

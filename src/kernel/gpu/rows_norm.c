@@ -2,6 +2,7 @@
  *
  * rows_norm.c: rows of batch norm, layer norm, RMS norm, softmax.
  */
+#include "base/status.h"
 #include "kernel/gpu/rows.h"
 
 /* --- batch norm: saved as the reference has it --- */
@@ -16,6 +17,7 @@ static tri_status batch_plan(const tri_op_desc *desc, tri_kernel *kernel)
     const int64_t width = tri_shape_last(&desc->input[0]), rows = tri_shape_count(desc->input[0]) / width;
     kernel->saved_nbytes = (size_t)(3 * width) * sizeof(float);
     kernel->scratch_nbytes = (size_t)tri_gpu_columns_count(desc, rows, width, 2) * sizeof(float);
+    TRI_TRY(tri_gpu_rows_check(desc, rows));
     return tri_gpu_plan(desc, kernel);
 }
 
@@ -114,6 +116,7 @@ static tri_status norm_plan(const tri_op_desc *desc, tri_kernel *kernel)
     const int64_t width = tri_shape_last(&desc->input[0]), rows = tri_shape_count(desc->input[0]) / width;
     kernel->saved_nbytes = (size_t)(2 * rows) * sizeof(float);
     kernel->scratch_nbytes = (size_t)tri_gpu_columns_count(desc, rows, width, 2) * sizeof(float);
+    TRI_TRY(tri_gpu_rows_check(desc, rows));
     return tri_gpu_plan(desc, kernel);
 }
 
