@@ -98,7 +98,7 @@ static void print_cards(void)
                (double)cards[i].memory_nbytes / (1 << 30));
     if (count >= 0)
         printf("gpu driver  for CUDA %d.%d; this build has %s\n", driver / 1000, driver % 1000 / 10,
-               tri_cuda_image ? "kernels, which nothing trains with yet" : "no kernels");
+               tri_cuda_image ? "kernels, which no card has run yet" : "no kernels");
 }
 
 static tri_status print_cards_json(tri_json *json)

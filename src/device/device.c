@@ -10,9 +10,9 @@
 #include "base/memory.h"
 #include "base/status.h"
 
-extern const tri_device_ops tri_device_cpu, tri_device_fake;
+extern const tri_device_ops tri_device_cpu, tri_device_fake, tri_device_cuda;
 
-static const tri_device_ops *const kinds[] = {&tri_device_cpu, &tri_device_fake};
+static const tri_device_ops *const kinds[] = {&tri_device_cpu, &tri_device_fake, &tri_device_cuda};
 static const tri_device host = {.ops = &tri_device_cpu};
 
 const tri_device *tri_device_host(void)
@@ -53,10 +53,7 @@ static tri_status kind_find(const char *word, const tri_device_ops **ops, int *i
             *ops = kinds[i];
             return TRI_OK;
         }
-    if (word_is(word, "cuda", index))
-        return tri_fail(TRI_ECONFIG, "want auto or cpu, got %s: nothing trains on a GPU yet (trireme info lists cards)",
-                        word);
-    return tri_fail(TRI_ECONFIG, "want auto or cpu, got '%s'", word);
+    return tri_fail(TRI_ECONFIG, "want auto, cpu, cuda or cuda:N, got '%s'", word);
 }
 
 tri_status tri_device_open(const char *word, tri_device **out)

@@ -35,6 +35,8 @@ typedef struct tri_device_ops {
     void (*to_host)(const tri_device *device, void *to, const void *from, size_t nbytes);
     void (*from_host)(const tri_device *device, void *to, const void *from, size_t nbytes);
     void (*fill)(const tri_device *device, void *to, unsigned char byte, size_t nbytes);
+    /* What the bits of its kernels depend on, in words: "cuda, compute capability 9.0". NULL: they are the host's. */
+    const char *(*arithmetic)(const tri_device *device);
     /* Of a kind whose kernels run on the host's processor: where these find its memory. NULL: at its address. */
     void *(*mapped)(const tri_device *device, const void *memory);
 } tri_device_ops;

@@ -25,7 +25,7 @@ static void cpu_add_half(const tri_device *device, int threads, tri_dtype dtype,
 
 static void cpu_square_blocks(const tri_device *device, int threads, const float *x, int64_t count, double *blocks)
 {
-    tri_vector_square_blocks(threads, tri_device_mapped(device, x), count, blocks);
+    tri_vector_square_blocks(threads, tri_device_mapped(device, x), count, tri_device_mapped(device, blocks));
 }
 
 static void gpu_add(const tri_device *device, int threads, float *out, const float *a, const float *b, int64_t count)
@@ -43,20 +43,10 @@ static void gpu_add_half(const tri_device *device, int threads, tri_dtype dtype,
                 tri_gpu_value_make(b, dtype), count);
 }
 
-/* Without room for the blocks the norm is NaN; whoever asks for more memory next reports that it is out. */
 static void gpu_square_blocks(const tri_device *device, int threads, const float *x, int64_t count, double *blocks)
 {
-    const int64_t block_count = tri_int64_ceil(count, TRI_NORM_BLOCK);
-    const size_t nbytes = (size_t)block_count * sizeof(double);
-    double *there = device->ops->alloc(device, nbytes);
     (void)threads;
-    if (there == NULL) {
-        memset(blocks, 0xff, nbytes);
-        return;
-    }
-    tri_gpu_squares(tri_gpu_queue_of(device), x, count, there);
-    device->ops->to_host(device, blocks, there, nbytes);
-    device->ops->free(device, there);
+    tri_gpu_squares(tri_gpu_queue_of(device), x, count, blocks);
 }
 
 static const tri_array_ops rows[] = {

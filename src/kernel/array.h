@@ -2,8 +2,8 @@
  *
  * array.h: loops over arrays of a device between the ops: sums of gradients, and the squares of the norm.
  *
- * One row for each family of kernels (tri_device_ops.kernels). Pointers are the device's but where a comment says
- * otherwise; the bits do not depend on threads.
+ * One row for each family of kernels (tri_device_ops.kernels). Pointers are the device's; the bits do not depend on
+ * threads, nor on the family.
  */
 #ifndef TRI_KERNEL_ARRAY_H
 #define TRI_KERNEL_ARRAY_H
@@ -24,7 +24,7 @@ void tri_array_add(const tri_device *device, int threads, float *out, const floa
 /* The same in bf16 or f16, each sum rounded once. */
 void tri_array_add_half(const tri_device *device, int threads, tri_dtype dtype, uint16_t *out, const uint16_t *a,
                         const uint16_t *b, int64_t count);
-/* Sums of squares of blocks of TRI_NORM_BLOCK elements; blocks: the host's, there on return. */
+/* blocks[b] = sum of squares of x[TRI_NORM_BLOCK b ..). */
 void tri_array_square_blocks(const tri_device *device, int threads, const float *x, int64_t count, double *blocks);
 
 #endif

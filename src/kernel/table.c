@@ -94,7 +94,7 @@ static const tri_kernel_ops *choose_after(const char *kind, const tri_op_desc *d
 const tri_kernel_ops *tri_kernel_choose(const char *kind, const tri_op_desc *desc)
 {
     const tri_kernel_ops *ops = choose_after(kind, desc, NULL);
-    if (ops == NULL && tri_op_desc_is_half(desc)) {
+    if (ops == NULL && strcmp(kind, "cuda") != 0 && tri_op_desc_is_half(desc)) { /* the host's loops, of the adapter */
         const tri_op_desc wide = tri_half_desc_widen(desc);
         ops = choose_after(kind, &wide, NULL);
         return ops != NULL ? tri_half_adapter(ops) : NULL;
@@ -106,6 +106,9 @@ tri_status tri_kernel_plan(const char *kind, const tri_op_desc *desc, tri_kernel
 {
     *kernel = (tri_kernel){.desc = *desc};
     const tri_kernel_ops *ops = tri_kernel_choose(kind, desc);
+    if (ops == NULL && strcmp(kind, "cuda") == 0) {
+        return tri_gpu_refuse(desc);
+    }
     if (ops == NULL) {
         return tri_fail(TRI_EINVAL, "kernel: want a kind of cpu, cuda or reference that knows the op, got %s for %s",
                         kind, tri_op_name(desc->op));

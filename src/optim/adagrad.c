@@ -28,4 +28,4 @@ static void adagrad_step(const optim_rates *rates, float decay, float *values, c
 }
 
 const tri_optim_ops tri_optim_adagrad = {
-    .name = "adagrad", .state = {"sum"}, .accumulates = {true}, .step = adagrad_step};
+    .name = "adagrad", .state = {"sum"}, .accumulates = {true}, .gpu = TRI_GPU_ADAGRAD, .step = adagrad_step};

@@ -40,5 +40,7 @@ static void adamw_step(const optim_rates *rates, float decay, float *values, con
     adam_run(rates, 0.0f, rates->lr * decay, values, grads, state[0], state[1], count);
 }
 
-const tri_optim_ops tri_optim_adam = {.name = "adam", .state = {"exp_avg", "exp_avg_sq"}, .step = adam_step};
-const tri_optim_ops tri_optim_adamw = {.name = "adamw", .state = {"exp_avg", "exp_avg_sq"}, .step = adamw_step};
+const tri_optim_ops tri_optim_adam = {
+    .name = "adam", .state = {"exp_avg", "exp_avg_sq"}, .gpu = TRI_GPU_ADAM, .step = adam_step};
+const tri_optim_ops tri_optim_adamw = {
+    .name = "adamw", .state = {"exp_avg", "exp_avg_sq"}, .gpu = TRI_GPU_ADAM, .shrinks = true, .step = adamw_step};

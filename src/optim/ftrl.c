@@ -35,4 +35,4 @@ static void ftrl_step(const optim_rates *rates, float decay, float *values, cons
 }
 
 const tri_optim_ops tri_optim_ftrl = {
-    .name = "ftrl", .state = {"z", "n"}, .accumulates = {false, true}, .step = ftrl_step};
+    .name = "ftrl", .state = {"z", "n"}, .accumulates = {false, true}, .gpu = TRI_GPU_FTRL, .step = ftrl_step};

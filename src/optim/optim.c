@@ -46,6 +46,52 @@ struct tri_optim {
     tile_place *order;                 /* the tiles of each slice, slice after slice */
 };
 
+/* One row for each family of kernels (tri_device_ops.kernels); all give the same bits. */
+typedef struct optim_family {
+    const char *kernels;
+    bool tiles; /* threads of the host share out a step */
+    void (*step)(const tri_device *device, const tri_optim_ops *ops, const optim_rates *rates, float decay,
+                 float *values, const float *grads, float *const *state, int64_t count);
+    void (*average)(const tri_device *device, float momentum, float scale, float *values, const float *sums,
+                    int64_t count);
+} optim_family;
+
+static void cpu_step(const tri_device *device, const tri_optim_ops *ops, const optim_rates *rates, float decay,
+                     float *values, const float *grads, float *const *state, int64_t count)
+{
+    (void)device;
+    ops->step(rates, decay, values, grads, state, count);
+}
+
+/* Running statistics follow the mean over shards. */
+static void cpu_average(const tri_device *device, float momentum, float scale, float *values, const float *sums,
+                        int64_t count)
+{
+    (void)device;
+    for (int64_t i = 0; i < count; i++)
+        values[i] = optim_average(values[i], sums[i] * scale, momentum, 1.0f - momentum);
+}
+
+static const optim_family families[] = {{"cpu", true, cpu_step, cpu_average},
+                                        {"cuda", false, optim_gpu_step, optim_gpu_average}};
+
+static const optim_family *family_of(const tri_device *device)
+{
+    size_t i = 0;
+    while (strcmp(families[i].kernels, device->ops->kernels) != 0)
+        TRI_ASSERT(++i < TRI_COUNT_OF(families));
+    return &families[i];
+}
+
+static tri_status family_check(const tri_device *device, const tri_optim_ops *ops)
+{
+    if (!family_of(device)->tiles && ops->gpu == TRI_GPU_NO_STEP)
+        return tri_fail(TRI_EUNSUPPORTED, "optim.name: %s is not there yet on a GPU: want train.device=cpu", ops->name);
+    return TRI_OK;
+}
+
+/* --- state --- */
+
 static int compare_places(const void *a, const void *b)
 {
     const tile_place *left = a, *right = b;
@@ -152,7 +198,9 @@ tri_status tri_optim_create_share(const tri_optim_config *config, const tri_para
     optim->config = *config;
     optim->params = params;
     optim->threads = threads;
-    tri_status status = take_share(optim, share, share_count);
+    tri_status status = family_check(params->device, ops);
+    if (status == TRI_OK)
+        status = take_share(optim, share, share_count);
     if (status == TRI_OK)
         status = make_state(optim);
     if (status != TRI_OK) {
@@ -192,6 +240,7 @@ void tri_optim_destroy(tri_optim *optim)
 
 typedef struct step_arg {
     tri_optim *optim;
+    const optim_family *family;
     optim_rates rates[OPTIM_MAX_GROUPS]; /* of each group */
     float buffer_scale;
     float *values; /* these begin at element `first` */
@@ -200,13 +249,6 @@ typedef struct step_arg {
     int64_t first, end;
     const optim_slice *slice;
 } step_arg;
-
-/* Running statistics follow the mean over shards. */
-static void buffer_step(float momentum, float scale, float *values, const float *sums, int64_t count)
-{
-    for (int64_t i = 0; i < count; i++)
-        values[i] = optim_average(values[i], sums[i] * scale, momentum, 1.0f - momentum);
-}
 
 static void entry_step(const step_arg *step, int e, int64_t first, int64_t count)
 {
@@ -220,25 +262,19 @@ static void entry_step(const step_arg *step, int e, int64_t first, int64_t count
         return;
     if (entry->buffer) {
         float momentum = entry->momentum > 0 ? entry->momentum : 0.1f;
-        buffer_step(momentum, step->buffer_scale, values, grads, count);
+        step->family->average(optim->params->device, momentum, step->buffer_scale, values, grads, count);
         return;
     }
     float *state[TRI_OPTIM_MAX_STATE] = {NULL};
     for (int i = 0; i < TRI_OPTIM_MAX_STATE && step->state[i]; i++)
         state[i] = step->state[i] + step->slice->at + (first - step->slice->first);
-    optim->ops->step(&step->rates[optim->groups.of_entry[e]], optim->decay[e], values, grads, state, count);
+    step->family->step(optim->params->device, optim->ops, &step->rates[optim->groups.of_entry[e]], optim->decay[e],
+                       values, grads, state, count);
 }
 
-static void step_tile(void *arg, int64_t tile)
+static void step_range(const step_arg *step, int64_t first, int64_t end)
 {
-    const step_arg *step = arg;
     const tri_params *params = step->optim->params;
-    const tile_place *place = &step->optim->order[step->slice->tile_first + tile];
-    int64_t first = place->first, end = place->end;
-    first = first > step->first ? first : step->first;
-    end = end < step->end ? end : step->end;
-    if (first >= end)
-        return; /* most tiles, where a slice is small */
     for (int e = optim_entry_after(params, first); e < params->entry_count && params->entries[e].first < end; e++) {
         const tri_param *entry = &params->entries[e];
         int64_t low = entry->first > first ? entry->first : first;
@@ -246,6 +282,24 @@ static void step_tile(void *arg, int64_t tile)
         if (low < high)
             entry_step(step, e, low, high - low);
     }
+}
+
+static void step_tile(void *arg, int64_t tile)
+{
+    const step_arg *step = arg;
+    const tile_place *place = &step->optim->order[step->slice->tile_first + tile];
+    int64_t first = place->first, end = place->end;
+    first = first > step->first ? first : step->first;
+    end = end < step->end ? end : step->end;
+    if (first < end) /* most tiles have nothing to do, where a slice is small */
+        step_range(step, first, end);
+}
+
+/* Where the family's loops find an array of the device. */
+static float *family_finds(const tri_optim *optim, float *array)
+{
+    const tri_device *device = optim->params->device;
+    return family_of(device)->tiles ? tri_device_mapped(device, array) : array;
 }
 
 /* The slice that element `first` is in. */
@@ -273,17 +327,21 @@ void tri_optim_step_at(tri_optim *optim, const tri_optim_figures *figures, float
     const optim_slice *slice = slice_find(optim, first);
     TRI_ASSERT(first >= slice->first && count > 0 && first + count <= slice->first + slice->count);
     step_arg arg = {.optim = optim,
+                    .family = family_of(optim->params->device),
                     .buffer_scale = figures->buffer_scale,
-                    .values = tri_device_mapped(optim->params->device, values),
-                    .grads = tri_device_mapped(optim->params->device, grads),
+                    .values = family_finds(optim, values),
+                    .grads = family_finds(optim, (float *)(uintptr_t)grads),
                     .first = first,
                     .end = first + count,
                     .slice = slice};
     for (int i = 0; i < TRI_OPTIM_MAX_STATE && optim->state[i]; i++)
-        arg.state[i] = tri_device_mapped(optim->params->device, optim->state[i]);
+        arg.state[i] = family_finds(optim, optim->state[i]);
     for (int g = 0; g < optim->groups.count; g++)
         arg.rates[g] = optim_rates_make(&optim->config, figures, optim->groups.rules[g].lr_scale);
-    tri_tiles_run(optim->threads, slice->tile_count, step_tile, &arg);
+    if (arg.family->tiles)
+        tri_tiles_run(optim->threads, slice->tile_count, step_tile, &arg);
+    else
+        step_range(&arg, first, first + count);
 }
 
 const char *tri_optim_state_name(const tri_optim *optim, int index)

@@ -122,8 +122,8 @@ tri_status tri_optim_groups_print(const tri_optim_config *config, const tri_para
 
 /* Writes the sums of squares of the gradients of elements [first, first + count) of the store to their places among the
  * blocks of the whole model, params->block_count of them; others, those of buffers and of what is frozen are left
- * alone. grads begins at element `first`. A slice begins and ends at elements where blocks of entries begin, or between
- * entries. */
+ * alone. grads begins at element `first`; blocks, too, are the device's. A slice begins and ends at elements where
+ * blocks of entries begin, or between entries. */
 void tri_clip_squares(const tri_params *params, const float *grads, int64_t first, int64_t count, double *blocks,
                       int threads);
 /* Norm of scale times the gradient with these blocks, which are used up. */

@@ -54,6 +54,7 @@ static void momentum_step(const optim_rates *rates, float decay, float *values, 
         momentum_run(rates, decay, values, grads, state[0], count);
 }
 
-const tri_optim_ops tri_optim_sgd = {.name = "sgd", .state = {"momentum"}, .step = momentum_step};
+const tri_optim_ops tri_optim_sgd = {
+    .name = "sgd", .state = {"momentum"}, .gpu = TRI_GPU_MOMENTUM, .step = momentum_step};
 /* Momentum 0: nothing to remember. */
-const tri_optim_ops tri_optim_sgd_plain = {.name = "sgd", .step = plain_step};
+const tri_optim_ops tri_optim_sgd_plain = {.name = "sgd", .gpu = TRI_GPU_SGD, .step = plain_step};

@@ -8,6 +8,7 @@
 #define TRI_OPTIM_STEP_H
 
 #include "base/clones.h"
+#include "kernel/gpu/args.h"
 #include "optim/optim.h"
 
 /* Figures of one step, worked out once for all slices. */
@@ -25,6 +26,10 @@ typedef struct tri_optim_ops {
     const char *name;
     const char *state[TRI_OPTIM_MAX_STATE]; /* names of state arrays, NULL past the last */
     bool accumulates[TRI_OPTIM_MAX_STATE]; /* sums of squares: they begin with optim.initial_accumulator, others at 0 */
+    /* The same on a card: TRI_GPU_SGD .. of kernel/gpu/args.h, TRI_GPU_NO_STEP: it cannot; shrinks: weight decay is
+     * decoupled. */
+    int gpu;
+    bool shrinks;
     /* count elements of one entry: values move, state moves; decay is this entry's. */
     void (*step)(const optim_rates *rates, float decay, float *values, const float *grads, float *const *state,
                  int64_t count);
@@ -46,6 +51,14 @@ static inline float optim_average(float average, float newest, float fraction, f
 /* The row of optim.name, its options checked. */
 tri_status optim_ops_find(const tri_optim_config *config, const tri_optim_ops **out);
 optim_rates optim_rates_make(const tri_optim_config *config, const tri_optim_figures *figures, double lr_scale);
+
+/* gpu.c: what tri_optim_ops.step does and what running statistics do, on a device whose kernels are "cuda": the same
+ * bits. state: TRI_OPTIM_MAX_STATE arrays, NULL past the last. */
+tri_gpu_step_args optim_gpu_args(const tri_optim_ops *ops, const optim_rates *rates, float decay);
+void optim_gpu_step(const tri_device *device, const tri_optim_ops *ops, const optim_rates *rates, float decay,
+                    float *values, const float *grads, float *const *state, int64_t count);
+void optim_gpu_average(const tri_device *device, float momentum, float scale, float *values, const float *sums,
+                       int64_t count);
 
 static inline float optim_state_initial(const tri_optim_ops *ops, const tri_optim_config *config, int index)
 {

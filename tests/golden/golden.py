@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
 """The weights that configurations give in many layouts, against the hashes of cases.txt.
 
-usage: golden.py TRIREME [--accept] [--fake] [NAME ...]
+usage: golden.py TRIREME [--accept] [--fake | --cuda] [NAME ...]
 
 --fake trains on the fake device, whose memory the host cannot touch: the weights must be those of the table.
+--cuda trains on train.device=cuda with a table of its own, tests/gpu/expected/train.txt: on a card, or on the emulator where
+LD_LIBRARY_PATH has its libcuda.so.1.
 --accept writes the hash of one process of each block (and of each line with hashes of its own) into cases.txt: a change
 of bits shows in the difference of that file, and CHANGELOG.md has to name it. NAME: only the blocks of these names.
 
@@ -151,13 +153,19 @@ def check(block, recorded, accept, lines):
 
 
 def main():
-    flags = {"--accept", "--fake"}
+    global TABLE
+    flags = {"--accept", "--fake", "--cuda"}
     accept, names = "--accept" in sys.argv, [word for word in sys.argv[1:] if word not in flags]
     if "--fake" in sys.argv:
         KERNELS.append("train.device=fake")
+    if "--cuda" in sys.argv:
+        KERNELS.append("train.device=cuda")
+        TABLE = TABLE.parent.parent / "gpu/expected/train.txt"
     blocks, lines = read_table(), TABLE.read_text().splitlines()
-    wrong, recorded = 0, has_recorded_kernels()
-    if recorded:
+    wrong, recorded = 0, "--cuda" in sys.argv or has_recorded_kernels()
+    if "--cuda" in sys.argv:
+        pass
+    elif recorded:
         KERNELS.append("train.isa=avx2")
     else:
         print("other kernels than the table's: the layouts of each block are compared with one process")

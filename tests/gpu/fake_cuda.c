@@ -3,7 +3,8 @@
  * fake_cuda.c: a libcuda.so.1 that runs kernels by the emulator: found by the same dlopen (LD_LIBRARY_PATH).
  *
  * Streams are lazy: work is done when the stream is waited for, so that who reads too early reads what was there
- * before. FAKE_CUDA names faults: no_card, old_driver, old_card, no_start, full (the 2nd allocation), and sticky (the
+ * before. It brings the kernels along, so that a program that was built without nvcc trains on it too. FAKE_CUDA names
+ * faults: no_kernels, no_card, old_driver, old_card, no_start, full (the 2nd allocation), and sticky (the
  * 2nd launch fails and so does every call after it).
  */
 #include <stdio.h>
@@ -82,6 +83,13 @@ static cuda_result add(cuda_stream stream, work w)
 /* Each with the arguments of its row. */
 #define DECLARE(symbol, name, args) EXPORT cuda_result symbol args;
 TRI_CUDA_CALLS(DECLARE)
+
+/* What NVIDIA's library has not: device/cuda/library.h. */
+EXPORT const void *trireme_emulated_kernels(void);
+const void *trireme_emulated_kernels(void)
+{
+    return has("no_kernels") ? NULL : "kernels of the emulator";
+}
 
 cuda_result cuInit(unsigned flags)
 {

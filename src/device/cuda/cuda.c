@@ -5,6 +5,7 @@
  */
 #include "device/cuda/cuda.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -38,6 +39,7 @@ typedef struct cuda_state {
     cuda_context context;
     cuda_module module;
     cuda_stream stream;
+    char arithmetic[64];
     cuda_function kernels[TRI_LAUNCH_KERNELS]; /* found when first launched */
 } cuda_state;
 
@@ -119,10 +121,15 @@ static tri_status open_card(cuda_state *s)
     if (card.capability < OLDEST_CARD)
         return tri_fail(TRI_EUNSUPPORTED, "cuda:%d: %s has compute capability %d.%d: want 8.0 or later", s->index,
                         card.name, card.capability / 10, card.capability % 10);
+    const void *image = s->calls->emulated ? s->calls->emulated : tri_cuda_image;
+    if (!image)
+        return tri_fail(TRI_EUNSUPPORTED, "this build has no CUDA kernels");
+    snprintf(s->arithmetic, sizeof(s->arithmetic), "cuda%s, compute capability %d.%d",
+             s->calls->emulated ? " emulated" : "", card.capability / 10, card.capability % 10);
     cuda_result result = s->calls->device_get(&s->card, s->index);
     result = result == 0 ? s->calls->context_retain(&s->context, s->card) : result;
     result = result == 0 ? s->calls->context_set(s->context) : result;
-    result = result == 0 ? s->calls->module_load(&s->module, tri_cuda_image) : result;
+    result = result == 0 ? s->calls->module_load(&s->module, image) : result;
     result = result == 0 ? s->calls->stream_create(&s->stream, CUDA_STREAM_NON_BLOCKING) : result;
     if (result != 0)
         return tri_fail(TRI_EUNSUPPORTED, "cuda:%d: cannot open %s: %s", s->index, card.name,
@@ -148,8 +155,6 @@ static void cuda_close(tri_device *device)
 static tri_status cuda_open(tri_device *device)
 {
     const tri_cuda_calls *calls;
-    if (!tri_cuda_image)
-        return tri_fail(TRI_EUNSUPPORTED, "this build has no CUDA kernels");
     TRI_TRY(tri_cuda_load(&calls));
     cuda_state *s = tri_alloc_zero(1, sizeof(*s));
     if (!s)
@@ -218,6 +223,11 @@ static void cuda_fill(const tri_device *device, void *to, unsigned char byte, si
         must(s, "cuMemsetD8Async", s->calls->memory_fill(address(to), byte, nbytes, s->stream));
 }
 
+static const char *cuda_arithmetic(const tri_device *device)
+{
+    return ((const cuda_state *)device->state)->arithmetic;
+}
+
 const tri_device_ops tri_device_cuda = {
     .name = "cuda",
     .does = "an NVIDIA card",
@@ -230,4 +240,5 @@ const tri_device_ops tri_device_cuda = {
     .to_host = cuda_to_host,
     .from_host = cuda_from_host,
     .fill = cuda_fill,
+    .arithmetic = cuda_arithmetic,
 };

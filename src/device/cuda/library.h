@@ -63,6 +63,8 @@ typedef struct tri_cuda_calls {
 #define TRI_CUDA_FIELD(symbol, name, args) cuda_result(*name) args;
     TRI_CUDA_CALLS(TRI_CUDA_FIELD)
 #undef TRI_CUDA_FIELD
+    /* The module that the library brings along: that of the tests' emulator. NULL: it is NVIDIA's. */
+    const void *emulated;
 } tri_cuda_calls;
 
 /* The driver, ready to use, with at least one card. TRI_EUNSUPPORTED: the sentence says why there is none. Stays

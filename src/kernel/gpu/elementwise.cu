@@ -102,27 +102,27 @@ typedef struct square_lanes {
     double lane[TRI_GPU_THREADS];
 } square_lanes;
 
-/* Each thread has every 256th element; then a tree over the threads. */
+/* The order of the CPU, and so its bits: 16 lanes for a block of 4096 elements, then a tree over them. */
 GPU_KERNEL(squares)
 {
     GPU_SHARED(square_lanes, shared);
-    const int tx = gpu_tx(), nx = gpu_nx();
+    const int tx = gpu_tx(), lane = tx % TRI_GPU_SQUARE_LANES, lanes = gpu_nx() / TRI_GPU_SQUARE_LANES;
+    const int64_t block = (int64_t)gpu_bx() * lanes + tx / TRI_GPU_SQUARE_LANES, first = block * TRI_GPU_SQUARES;
     double sum = 0;
-    for (int k = 0; k < 4096 / TRI_GPU_THREADS; k++) {
-        const int64_t i = (int64_t)gpu_bx() * 4096 + k * nx + tx;
-        const double x = i < a.count ? (double)a.x[i] : 0;
+    for (int64_t i = first + lane; i < first + TRI_GPU_SQUARES && i < a.count; i += TRI_GPU_SQUARE_LANES) {
+        const double x = (double)a.x[i];
         sum += x * x;
     }
     shared->lane[tx] = sum;
     gpu_sync();
-    for (int step = nx / 2; step > 0; step /= 2) {
-        if (tx < step) {
+    for (int step = TRI_GPU_SQUARE_LANES / 2; step > 0; step /= 2) {
+        if (lane < step) {
             shared->lane[tx] += shared->lane[tx + step];
         }
         gpu_sync();
     }
-    if (tx == 0) {
-        a.blocks[gpu_bx()] = shared->lane[0];
+    if (lane == 0 && first < a.count) {
+        a.blocks[block] = shared->lane[tx];
     }
 }
 

@@ -14,6 +14,7 @@ static const char *const symbols[] = {
     TRI_GPU_KERNELS(SYMBOL)
 #undef SYMBOL
 };
+_Static_assert(TRI_GPU_SQUARES == TRI_NORM_BLOCK, "blocks of the norm are those of the CPU");
 _Static_assert(TRI_GPU_KERNEL_COUNT <= TRI_LAUNCH_KERNELS, "a module has room for all kernels");
 
 tri_gpu_value tri_gpu_value_make(const void *data, tri_dtype dtype)
@@ -83,8 +84,8 @@ void tri_gpu_fold(tri_gpu_queue *queue, const float *leaves, int64_t stride, int
 void tri_gpu_squares(tri_gpu_queue *queue, const float *x, int64_t count, double *blocks)
 {
     const tri_gpu_squares_args args = {x, count, blocks};
-    tri_gpu_run(queue, tri_gpu_kernel_squares, (count + TRI_NORM_BLOCK - 1) / TRI_NORM_BLOCK, 1, 1, TRI_GPU_THREADS,
-                &args, sizeof args);
+    const int64_t each = (int64_t)TRI_GPU_SQUARES * (TRI_GPU_THREADS / TRI_GPU_SQUARE_LANES);
+    tri_gpu_run(queue, tri_gpu_kernel_squares, (count + each - 1) / each, 1, 1, TRI_GPU_THREADS, &args, sizeof args);
 }
 
 void tri_gpu_tree(tri_gpu_queue *queue, double *blocks, int64_t count)

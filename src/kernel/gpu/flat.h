@@ -29,8 +29,8 @@ void tri_gpu_add(tri_gpu_queue *queue, tri_gpu_value out, tri_gpu_value a, tri_g
  * apart; adds: added to what is there. */
 void tri_gpu_fold(tri_gpu_queue *queue, const float *leaves, int64_t stride, int64_t count, const tri_tree_part *parts,
                   int part_count, float *const *out, float factor, bool adds);
-/* blocks[b] = sum of squares of x[4096 b ..): kernel.h, TRI_NORM_BLOCK; then blocks[0] = their balanced tree. The order
- * inside a block is not the CPU's. */
+/* blocks[b] = sum of squares of x[4096 b ..), the CPU's bits: kernel.h, TRI_NORM_BLOCK; then blocks[0] = their balanced
+ * tree. */
 void tri_gpu_squares(tri_gpu_queue *queue, const float *x, int64_t count, double *blocks);
 void tri_gpu_tree(tri_gpu_queue *queue, double *blocks, int64_t count);
 /* One step of an optimizer: the CPU's bits. */

@@ -47,6 +47,9 @@ GPU_FN float step_ftrl(const tri_gpu_step_args *a, int64_t i, float g, float w)
 GPU_FN float step_value(const tri_gpu_step_args *a, int64_t i)
 {
     const float w = a->values[i], g = a->grad_scale * a->grads[i] + a->decay * w;
+    if (a->optimizer == TRI_GPU_AVERAGE) {
+        return step_average(w, a->grads[i] * a->grad_scale, a->momentum, a->beta1);
+    }
     switch (a->optimizer) {
     case TRI_GPU_SGD:
         return w - a->lr * g;

@@ -156,13 +156,14 @@ static tri_status data_check(tri_job *job, const char *path, const tri_checkpoin
 /* Other kernels add in another order (docs/bits.md). */
 static void kernels_check(tri_job *job, const char *path, const tri_checkpoint_manifest *manifest)
 {
-    const char *kernels = tri_kernel_arithmetic();
+    const char *kernels = tri_job_arithmetic(job);
     if (!manifest->kernels[0] || strcmp(manifest->kernels, kernels) == 0 ||
         job->config.train.kernels == TRI_KERNELS_REFERENCE)
         return;
-    tri_log(TRI_LOG_WARN,
-            "%s was made with other kernels (%s) than these (%s): the run is not reproducible (train.isa)", path,
-            manifest->kernels, kernels);
+    tri_log(
+        TRI_LOG_WARN,
+        "%s was made with other kernels (%s) than these (%s): the run is not reproducible (train.isa, train.device)",
+        path, manifest->kernels, kernels);
     snprintf(job->bits, sizeof(job->bits), "not reproducible (resumed with other kernels)");
 }
 

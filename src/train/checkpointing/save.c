@@ -74,7 +74,7 @@ static save_work *work_make(tri_job *job)
     tri_features_manifest_put(job, &work->manifest);
     memcpy(work->manifest.bits, job->bits, sizeof(job->bits));
     memcpy(work->manifest.data_shape, job->data.shape, sizeof(job->data.shape));
-    snprintf(work->manifest.kernels, sizeof(work->manifest.kernels), "%s", tri_kernel_arithmetic());
+    snprintf(work->manifest.kernels, sizeof(work->manifest.kernels), "%s", tri_job_arithmetic(job));
     return work;
 }
 

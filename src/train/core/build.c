@@ -228,6 +228,26 @@ static tri_status layout_find(tri_job *job, const tri_job_setup *setup)
     return tri_config_check(&job->config, job->world);
 }
 
+const char *tri_job_kernels(const tri_job *job)
+{
+    return job->config.train.kernels == TRI_KERNELS_REFERENCE ? tri_kernels_word(TRI_KERNELS_REFERENCE)
+                                                              : job->device->ops->kernels;
+}
+
+const char *tri_job_arithmetic(const tri_job *job)
+{
+    return job->device->ops->arithmetic ? job->device->ops->arithmetic(job->device) : tri_kernel_arithmetic();
+}
+
+static tri_status device_open(tri_job *job)
+{
+    TRI_TRY_IN(tri_device_open(job->config.train.device, &job->device), "train.device");
+    if (job->config.train.kernels == TRI_KERNELS_REFERENCE && job->device->ops->arithmetic)
+        return tri_fail(TRI_ECONFIG, "train.kernels: reference is of the CPU, cannot be combined with train.device=%s",
+                        job->config.train.device);
+    return TRI_OK;
+}
+
 tri_status tri_job_configure(tri_job *job, const tri_job_setup *setup)
 {
     char why[TRI_SYNC_BITS_NBYTES];
@@ -240,7 +260,7 @@ tri_status tri_job_configure(tri_job *job, const tri_job_setup *setup)
             setup->resume);
     TRI_TRY(tri_features_configure(job));
     TRI_TRY(tri_config_check(&job->config, job->world));
-    TRI_TRY_IN(tri_device_open(job->config.train.device, &job->device), "train.device");
+    TRI_TRY(device_open(job));
     TRI_TRY(tri_job_isa_settle(job, setup->resume));
     TRI_TRY(tri_checkpoint_levels_settle(&job->config.checkpoint));
     TRI_TRY(tri_job_servers_find(job, setup->servers));

@@ -125,7 +125,7 @@ static int64_t find_rows(const tri_model *model)
 
 static tri_status graph_config(const tri_job *job, tri_graph_config *config)
 {
-    *config = (tri_graph_config){.kind = tri_kernels_word(job->config.train.kernels),
+    *config = (tri_graph_config){.kind = tri_job_kernels(job),
                                  .rows = job->rows,
                                  .shards = (int)job->accumulation.shards,
                                  .threads = job->threads,

@@ -91,8 +91,10 @@ TRI_ENUM(tri_kernels)
       "instruction set of kernels; auto: the best that all processors of the run have; native: the best of the own "   \
       "processor, and ranks that differ are refused; or an upper bound")                                               \
     X(NAME, device, "auto", 0, 0, NULL,                                                                                \
-      "where to train: auto or cpu; fake: the CPU's kernels in memory that the host cannot touch, for tests")          \
-    X(ENUM, kernels, "cpu", 0, 0, tri_kernels, "cpu, or the slow and simple reference kernels")                        \
+      "where to train: auto (the CPU) or cpu; cuda or cuda:N: an NVIDIA card, not tried on one yet; fake: the CPU's "  \
+      "kernels in memory that the host cannot touch, for tests")                                                       \
+    X(ENUM, kernels, "cpu", 0, 0, tri_kernels,                                                                         \
+      "cpu: the fast kernels of train.device; reference: slow and simple ones of the CPU")                             \
     X(INT, eval_every, "1", 0, 1e9, NULL, "epochs between evaluations on the test set; 0: only at the end")            \
     X(INT, eval_every_steps, "0", 0, 1e15, NULL,                                                                       \
       "steps between evaluations, instead of train.eval_every; 0: train.eval_every counts")                            \

@@ -38,6 +38,21 @@ static void hooks_set(tri_job *job)
         tri_graph_hooks_set(job->graph, &hooks);
 }
 
+static tri_status norm_blocks_open(tri_job *job)
+{
+    const size_t nbytes = (size_t)job->params->block_count * sizeof(double);
+    void *memory = tri_device_alloc(job->device, nbytes);
+    return memory ? tri_device_view_open(&job->norm_blocks, job->device, memory, nbytes) : TRI_ENOMEM;
+}
+
+static void norm_blocks_close(tri_job *job)
+{
+    void *memory = job->norm_blocks.memory;
+    tri_device_view_close(&job->norm_blocks);
+    if (memory)
+        tri_device_free(job->device, memory);
+}
+
 tri_status tri_job_form_moves(tri_job *job)
 {
     tri_sync_setup setup = tri_job_sync_setup(job);
@@ -46,9 +61,7 @@ tri_status tri_job_form_moves(tri_job *job)
     TRI_TRY(tri_sync_create(&setup, &job->sync));
     if (job->config.optim.clip_norm > 0 || tri_features_want_norm(job) || job->rank == 0 || job->elastic.on ||
         job->mesh.model_group || !job->sync->whole) {
-        job->norm_blocks = tri_alloc_zero((size_t)job->params->block_count, sizeof(double));
-        if (!job->norm_blocks)
-            return TRI_ENOMEM;
+        TRI_TRY(norm_blocks_open(job));
     }
     /* Clipping, the loss scale, guards that skip and ties need all sums at once; pieces of the batch write all
      * gradients before any is ready. */
@@ -280,7 +293,7 @@ tri_status tri_job_check_equal(tri_job *job)
 {
     if (job->world == 1)
         return TRI_OK;
-    const char *kernels = tri_kernel_arithmetic();
+    const char *kernels = tri_job_arithmetic(job);
     int64_t mine[EQUAL_COUNT] = {[EQUAL_CONFIG] = (int64_t)job->config_hash,
                                  [EQUAL_KERNELS] = (int64_t)tri_rng_stream(kernels, 0, 0),
                                  [EQUAL_CLASSES] = (int64_t)tri_job_classes_hash(job),
@@ -463,11 +476,11 @@ void tri_job_unform(tri_job *job)
     tri_tensor_ranks_destroy(job->tensor);
     tri_job_shard_maps_close(job);
     tri_accumulation_close(job);
-    tri_free(job->norm_blocks);
+    norm_blocks_close(job);
     tri_job_batch_sums_close(job);
     tri_mesh_close(&job->mesh);
     job->loader = job->test.loader = NULL;
-    job->test.sums = job->norm_blocks = NULL;
+    job->test.sums = NULL;
     job->sync = NULL;
     job->graph = NULL;
     job->pipeline = NULL;

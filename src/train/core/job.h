@@ -230,7 +230,7 @@ struct tri_job {
     tri_job_test test;
     tri_accumulation accumulation;
     tri_job_batch_sums batch_sums;
-    double *norm_blocks;
+    tri_device_view norm_blocks;             /* [block_count] of doubles */
     tri_shares shares;                       /* who owns what of the store */
     tri_spread spread;                       /* what of the run */
     int64_t first_shard, shard_count;        /* of this rank */
@@ -298,5 +298,9 @@ bool tri_job_is_spread(const tri_job *job);
  * Elsewhere meet and part do nothing. Between meet and part, which may be nested, the weights are the mean of all
  * ranks' (collective), or the servers'. */
 bool tri_job_has_own_weights(const tri_job *job);
+/* The kind of tri_kernel_plan() that its graphs are planned with, and what their bits depend on: ranks with another
+ * text are refused, and a checkpoint has it. */
+const char *tri_job_kernels(const tri_job *job);
+const char *tri_job_arithmetic(const tri_job *job);
 
 #endif

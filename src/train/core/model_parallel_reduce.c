@@ -58,7 +58,7 @@ static void slice_squares(tri_job *job, tri_slice slice, const float *sums)
         const tri_param *entry = &params->entries[e];
         tri_slice here = tri_param_within(entry, slice);
         if (here.count > 0 && tri_job_counts_entry(job, entry))
-            tri_clip_squares(params, sums + (here.first - slice.first), here.first, here.count, job->norm_blocks,
+            tri_clip_squares(params, sums + (here.first - slice.first), here.first, here.count, job->norm_blocks.memory,
                              job->threads);
     }
 }
@@ -67,23 +67,25 @@ tri_status tri_job_gradient_norm(tri_job *job, double *norm)
 {
     const tri_sync *sync = job->sync;
     int64_t count = job->params->block_count;
-    memset(job->norm_blocks, 0, (size_t)count * sizeof(double));
+    double *blocks = job->norm_blocks.host;
     if (sync->ops->squares) {
-        TRI_TRY(sync->ops->squares(job->sync, job->norm_blocks));
-        *norm = tri_clip_norm(job->norm_blocks, count, (double)job->update.grad_scale);
+        memset(blocks, 0, (size_t)count * sizeof(double));
+        TRI_TRY(sync->ops->squares(job->sync, blocks));
+        *norm = tri_clip_norm(blocks, count, (double)job->update.grad_scale);
         return TRI_OK;
     }
+    tri_device_fill(job->device, job->norm_blocks.memory, 0, (size_t)count * sizeof(double));
     if (sync->whole)
         slice_squares(job, (tri_slice){0, job->params->count}, sync->grads[0]);
     for (int i = 0; !sync->whole && i < sync->piece_count; i++)
         slice_squares(job, sync->pieces[i].slice, sync->pieces[i].sums);
+    tri_device_view_read(&job->norm_blocks);
     if (!sync->whole) {
         tri_group_name_next(job->mesh.zero_group, "gradient norm");
-        TRI_TRY(tri_all_reduce(job->mesh.zero_group, job->norm_blocks, job->norm_blocks, count, TRI_F64, TRI_REDUCE_SUM,
-                               NULL));
+        TRI_TRY(tri_all_reduce(job->mesh.zero_group, blocks, blocks, count, TRI_F64, TRI_REDUCE_SUM, NULL));
         tri_group_name_next(job->mesh.zero_group, "");
     }
-    TRI_TRY(sum_over_model(job, "gradient norm", job->norm_blocks, count, TRI_F64));
-    *norm = tri_clip_norm(job->norm_blocks, count, (double)job->update.grad_scale);
+    TRI_TRY(sum_over_model(job, "gradient norm", blocks, count, TRI_F64));
+    *norm = tri_clip_norm(blocks, count, (double)job->update.grad_scale);
     return TRI_OK;
 }

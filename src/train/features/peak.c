@@ -62,6 +62,8 @@ static tri_status form(tri_job *job)
     double peak = 0;
     const tri_dtype precision = job->config.train.precision == TRI_PRECISION_BF16 ? TRI_BF16 : TRI_F32;
     const char *of = tri_dtype_name(precision);
+    if (job->device->ops->arithmetic) /* of a card nobody has measured it: there is no MFU */
+        return TRI_OK;
     if (job->rank != 0 || (!job->run_folder && !job->console))
         return TRI_OK;
     if (job->run_folder) {

@@ -28,7 +28,7 @@ static void devices_are_opened_by_their_words(void **state)
         {"cpu", TRI_OK, "cpu", NULL, 0},
         {"fake", TRI_OK, "fake", NULL, 0},
         {"fake:3", TRI_OK, "fake", NULL, 3},
-        {"fake:", TRI_ECONFIG, NULL, "want auto or cpu, got 'fake:'", 0},
+        {"fake:", TRI_ECONFIG, NULL, "want auto, cpu, cuda or cuda:N, got 'fake:'", 0},
         {"fake:4294967296", TRI_ECONFIG, NULL, "got 'fake:4294967296'", 0},
         {"fake:99999999999999999999", TRI_ECONFIG, NULL, "got 'fake:9999", 0},
         {"cpu:0", TRI_OK, "cpu", NULL, 0},
@@ -36,8 +36,7 @@ static void devices_are_opened_by_their_words(void **state)
         {"fake:1x", TRI_ECONFIG, NULL, "got 'fake:1x'", 0},
         {"faker", TRI_ECONFIG, NULL, "got 'faker'", 0},
         {"", TRI_ECONFIG, NULL, "got ''", 0},
-        {"cuda", TRI_ECONFIG, NULL, "nothing trains on a GPU yet", 0},
-        {"cuda:1", TRI_ECONFIG, NULL, "want auto or cpu, got cuda:1", 0},
+        {"cuda:", TRI_ECONFIG, NULL, "want auto, cpu, cuda or cuda:N, got 'cuda:'", 0},
     };
     for (size_t i = 0; i < TRI_COUNT_OF(rows); i++) {
         tri_device *device = NULL;
@@ -52,11 +51,19 @@ static void devices_are_opened_by_their_words(void **state)
     assert_null(tri_device_at(1000));
 }
 
+/* Cards, which few machines have, are tested by tests/gpu. */
+static bool next_kind(size_t *i)
+{
+    while (tri_device_at(*i) && strcmp(tri_device_at(*i)->name, "cuda") == 0)
+        (*i)++;
+    return tri_device_at(*i) != NULL;
+}
+
 static void memory_is_zeroed_aligned_and_copied(void **state)
 {
     (void)state;
     const uint64_t live = tri_memory_now().live;
-    for (size_t i = 0; tri_device_at(i); i++) {
+    for (size_t i = 0; next_kind(&i); i++) {
         unsigned char host[1000];
         tri_device *device;
         assert_int_equal(tri_device_open(tri_device_at(i)->name, &device), TRI_OK);
@@ -84,7 +91,7 @@ static void memory_is_zeroed_aligned_and_copied(void **state)
 static void a_view_is_the_array_or_a_copy(void **state)
 {
     (void)state;
-    for (size_t i = 0; tri_device_at(i); i++) {
+    for (size_t i = 0; next_kind(&i); i++) {
         tri_device *device;
         tri_device_view view;
         int back[2];
@@ -108,7 +115,7 @@ static void a_view_is_the_array_or_a_copy(void **state)
 static void exhausted_memory_is_reported(void **state)
 {
     (void)state;
-    for (size_t i = 0; tri_device_at(i); i++) {
+    for (size_t i = 0; next_kind(&i); i++) {
         tri_device *device;
         assert_int_equal(tri_device_open(tri_device_at(i)->name, &device), TRI_OK);
         tri_memory_fail_at(1);
