@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 #include <xxhash.h>
 
@@ -216,28 +217,45 @@ static bool old_remove(const char *root, const old_copy *old)
     return gone;
 }
 
+/* Bytes that the disk has for others. */
+static uint64_t disk_free(const char *folder)
+{
+    struct statvfs disk;
+    return statvfs(folder, &disk) == 0 ? (uint64_t)disk.f_bavail * disk.f_frsize : UINT64_MAX;
+}
+
+static tri_status room_lacks(const tri_storage *storage, const copy *one, const char *what, uint64_t used, uint64_t got)
+{
+    return tri_fail(TRI_ECONFIG,
+                    "%s: want room for %" PRIu64 " bytes of %.300s beside %" PRIu64 " that are in use, got %" PRIu64
+                    " (data are copied before they are read: mount the bucket where no disk has room for them)",
+                    what, one->nbytes, storage->label, used, got);
+}
+
+/* Least recently used copies go until there is room, both for all copies and on the disk. */
 static tri_status room_make(const tri_storage *storage, const copy *one)
 {
-    const uint64_t most = (uint64_t)tri_storage_configured().cache_bytes;
+    const uint64_t limit = (uint64_t)tri_storage_configured().cache_bytes, most = limit > 0 ? limit : UINT64_MAX / 2;
+    const bool is_new = !tri_fs_is_folder(one->folder); /* else a part of it may be there */
     char *root = tri_cache_folder("objects");
     tri_vector olds = {.each = sizeof(old_copy)};
     uint64_t sum = 0;
     tri_status status = root == NULL ? TRI_ENOMEM : TRI_OK;
-    if (status == TRI_OK && most > 0)
+    if (status == TRI_OK)
         status = olds_find(root, strrchr(one->folder, '/') + 1, &olds, &sum);
     if (olds.count > 0)
         qsort(olds.items, olds.count, sizeof(old_copy), by_use);
     for (size_t i = 0; i < olds.count; i++) {
         old_copy *old = tri_vector_at(&olds, i);
-        if ((!old->is_whole || sum + one->nbytes > most) && old_remove(root, old))
+        bool lacks = sum + one->nbytes > most || (is_new && disk_free(root) < one->nbytes);
+        if ((!old->is_whole || lacks) && old_remove(root, old))
             sum -= old->nbytes;
         tri_free(old->name);
     }
-    if (status == TRI_OK && most > 0 && sum + one->nbytes > most)
-        status = tri_fail(TRI_ECONFIG,
-                          "storage.cache_bytes: want room for %" PRIu64 " bytes of %.300s beside %" PRIu64
-                          " that are in use, got %" PRIu64,
-                          one->nbytes, storage->label, sum, most);
+    if (status == TRI_OK && sum + one->nbytes > most)
+        status = room_lacks(storage, one, "storage.cache_bytes", sum, most);
+    else if (status == TRI_OK && is_new && disk_free(root) < one->nbytes)
+        status = room_lacks(storage, one, "storage.cache: the disk is too small", sum, disk_free(root));
     tri_vector_fini(&olds);
     tri_free(root);
     return status;

@@ -217,6 +217,12 @@ class Storage(unittest.TestCase):
         code, out = self.run_program("data", "inspect", signed)
         self.assertEqual(code, 0, out)
         self.assertNotRegex(out, "word@|feed")
+        huge = self.proxy(lambda *_: b"HTTP/1.1 200 x\r\nContent-Length: 400000000000000000\r\nAccept-Ranges: bytes\r\nETag: \"a\"\r\n\r\n")
+        for limit, what in (("1M", "storage.cache_bytes"), ("0", "storage.cache: the disk is too small")):
+            code, out = self.run_program("train", "c.yaml", "--out", "run3", f"data.path={huge.url}/t.csv", f"storage.cache_bytes={limit}")
+            self.assertEqual(code, 2, out)
+            self.assertIn(f"data.path: {what}: want room for 400000000000000000 bytes of {huge.url}/t.csv beside ", out)
+            self.assertIn(" (data are copied before they are read: mount the bucket where no disk has room for them)", out)
         large = self.server.folder / "bucket" / "data" / "large.tar"  # is never in memory
         with open(large, "wb") as file:
             file.truncate(160 << 20)

@@ -103,7 +103,7 @@ static tri_status decode_or_jump(decode_state *state, const uint8_t *bytes, size
     out->height = jpeg->output_height;
     out->width = jpeg->output_width;
     out->channels = gray ? 1 : 3;
-    state->pixels = tri_alloc_bulk((size_t)(out->height * out->width * out->channels));
+    state->pixels = tri_alloc((size_t)(out->height * out->width * out->channels));
     state->line = four ? tri_alloc((size_t)out->width * 4) : NULL;
     if (state->pixels == NULL || (four && state->line == NULL))
         return TRI_ENOMEM;

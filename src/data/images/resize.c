@@ -128,7 +128,7 @@ static tri_status resample(const tri_image *from, const resample_axis *across, c
 {
     const int64_t first = down->start[0], line = across->count * from->channels;
     const int64_t end = down->start[down->count - 1] + down->taps[down->count - 1];
-    uint8_t *rows = tri_alloc_bulk((size_t)((end - first) * line));
+    uint8_t *rows = tri_alloc((size_t)((end - first) * line));
     int32_t *sums = tri_alloc((size_t)line * sizeof(int32_t));
     if (rows == NULL || sums == NULL) {
         tri_free(rows);
