@@ -4,7 +4,7 @@
  *
  * Every rank says which elements of which tensors it has, and which it wants; all form the same list of ways between
  * them, and keep those that are their own. Then the tensors pass by in windows, of which each rank sends every other
- * one what is on its way there.
+ * one what is on its way there: elements of whole tensors from array to array, those of cut tensors packed.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +15,7 @@
 
 #define UNDER_WAY_NBYTES (INT64_C(8) << 20) /* at a rank, about: little enough for its caches */
 #define WINDOW_MIN       (INT64_C(1) << 16)
+#define WINDOW_WHOLE     (INT64_C(1) << 25) /* where nothing is packed: soon enough for the time limit of a call */
 
 /* What one rank has or wants of a tensor: number `index` of the list of its shard `item`. */
 typedef struct end {
@@ -43,6 +44,7 @@ typedef struct move {
     tri_vector sources, wants; /* of end, of all ranks, in order of tensors; wants of one kind of arrays */
     int *first_of;             /* [tensors + 1] among the sources */
     tri_vector ways;           /* of way, from or to this rank */
+    bool cuts;                 /* some tensor is cut into pieces; the same on all ranks */
     int64_t window;            /* elements */
     room out, in;              /* what leaves, and what comes, of one window */
     int64_t *to_counts, *from_counts, *to_firsts,
@@ -253,6 +255,21 @@ static int64_t way_move(const way *one, tri_slice part, const float *from_array,
     return done;
 }
 
+/* Whole tensors lie in arrays as they are: what of a part goes this way is one run at either end. */
+static bool is_run(const way *one)
+{
+    return one->from->extent.piece.parts == 0 && one->to->extent.piece.parts == 0;
+}
+
+static tri_slice run_of(const way *one, tri_slice part)
+{
+    const tri_extent *from = &one->from->extent, *to = &one->to->extent;
+    int64_t low = from->low > to->low ? from->low : to->low, high = from->high < to->high ? from->high : to->high;
+    low = part.first > low ? part.first : low;
+    high = part.first + part.count < high ? part.first + part.count : high;
+    return (tri_slice){low, high > low ? high - low : 0};
+}
+
 /* What of a window of all elements goes this way, in its tensor; count <= 0: nothing. */
 static tri_slice part_of(const move *m, const way *one, tri_slice window)
 {
@@ -288,7 +305,7 @@ static tri_status window_count(move *m, tri_slice window)
         int giver = one->from->extent.rank, taker = one->to->extent.rank;
         if (part.count > 0 && giver == taker)
             (void)way_move(one, part, m->array_from[one->from->item], m->array_to[one->to->item], NULL);
-        else if (part.count > 0)
+        else if (part.count > 0 && !is_run(one))
             (giver == m->rank ? m->to_counts : m->from_counts)[giver == m->rank ? taker : giver] +=
                 way_move(one, part, NULL, NULL, NULL);
     }
@@ -308,7 +325,7 @@ static void window_pack(move *m, tri_slice window, bool gives)
         const way *one = tri_vector_at(&m->ways, i);
         tri_slice part = part_of(m, one, window);
         int giver = one->from->extent.rank, taker = one->to->extent.rank, other = gives ? taker : giver;
-        if (part.count <= 0 || giver == taker || (gives ? giver : taker) != m->rank)
+        if (part.count <= 0 || giver == taker || is_run(one) || (gives ? giver : taker) != m->rank)
             continue;
         firsts[other] +=
             way_move(one, part, gives ? m->array_from[one->from->item] : NULL,
@@ -318,15 +335,60 @@ static void window_pack(move *m, tri_slice window, bool gives)
         firsts[r] -= counts[r];
 }
 
-static tri_status window_move(move *m, tri_slice window)
+/* From array to array. */
+static tri_status runs_note(const move *m, tri_slice window)
+{
+    for (size_t i = 0; i < m->ways.count; i++) {
+        const way *one = tri_vector_at(&m->ways, i);
+        const tri_extent *from = &one->from->extent, *to = &one->to->extent;
+        if (from->rank == to->rank || !is_run(one))
+            continue;
+        tri_slice run = run_of(one, part_of(m, one, window));
+        if (run.count > 0 && from->rank == m->rank)
+            TRI_TRY(tri_send(m->group, m->array_from[one->from->item] + from->at + run.first - from->low, run.count,
+                             TRI_F32, to->rank, NULL));
+        else if (run.count > 0)
+            TRI_TRY(tri_receive(m->group, m->array_to[one->to->item] + to->at + run.first - to->low, run.count, TRI_F32,
+                                from->rank, NULL));
+    }
+    return TRI_OK;
+}
+
+/* *work and *batch: NULL where nothing is under way. */
+static tri_status runs_start(const move *m, tri_slice window, tri_batch **batch, tri_work **work)
+{
+    TRI_TRY(tri_batch_begin(m->group));
+    tri_status status = runs_note(m, window);
+    tri_status ended = tri_batch_end(m->group, batch);
+    TRI_TRY(status);
+    TRI_TRY(ended);
+    return tri_batch_run(*batch, work);
+}
+
+/* What stays here, and what travels packed. */
+static tri_status rest_move(move *m, tri_slice window)
 {
     TRI_TRY(window_count(m, window));
+    if (!m->cuts || m->ranks == 1)
+        return TRI_OK;
     window_pack(m, window, true);
     tri_blocks out = {m->to_counts, m->to_firsts}, in = {m->from_counts, m->from_firsts};
-    if (m->ranks > 1)
-        TRI_TRY(tri_pairs_move(m->group, m->rank, m->ranks, m->out.values, &out, m->in.values, &in));
+    TRI_TRY(tri_pairs_move(m->group, m->rank, m->ranks, m->out.values, &out, m->in.values, &in));
     window_pack(m, window, false);
     return TRI_OK;
+}
+
+/* The rest is done while runs are under way. */
+static tri_status window_move(move *m, tri_slice window)
+{
+    tri_batch *batch = NULL;
+    tri_work *work = NULL;
+    tri_status status = m->ranks > 1 ? runs_start(m, window, &batch, &work) : TRI_OK;
+    if (status == TRI_OK)
+        status = rest_move(m, window);
+    tri_status ended = work ? tri_work_wait(work) : TRI_OK;
+    tri_batch_destroy(batch);
+    return status == TRI_OK ? ended : status;
 }
 
 /* --- arrays --- */
@@ -345,6 +407,22 @@ static tri_status array_move(move *m, int array)
     return TRI_OK;
 }
 
+static bool is_cut(const tri_vector *ends)
+{
+    bool cut = false;
+    for (size_t i = 0; i < ends->count; i++)
+        cut = cut || ((const end *)tri_vector_at(ends, i))->extent.piece.parts > 0;
+    return cut;
+}
+
+static int64_t window_of(const move *m)
+{
+    int64_t window = UNDER_WAY_NBYTES / (int64_t)sizeof(float) / 2 / m->ranks;
+    if (!m->cuts)
+        return WINDOW_WHOLE;
+    return window > WINDOW_MIN ? window : WINDOW_MIN;
+}
+
 /* Arrays that lie alike: weights, or state. */
 static tri_status kind_move(move *m, bool weights, int first, int count)
 {
@@ -356,6 +434,8 @@ static tri_status kind_move(move *m, bool weights, int first, int count)
     TRI_TRY(ends_find(m, to, &m->wants));
     places_set(m, from, &m->sources);
     places_set(m, to, &m->wants);
+    m->cuts = is_cut(&m->sources) || is_cut(&m->wants);
+    m->window = window_of(m);
     m->ways.count = 0;
     for (size_t i = 0; i < m->wants.count; i++)
         TRI_TRY(ways_to(m, tri_vector_at(&m->wants, i)));
@@ -367,7 +447,6 @@ static tri_status kind_move(move *m, bool weights, int first, int count)
 static tri_status move_open(move *m)
 {
     int64_t *counts = tri_alloc_zero((size_t)m->ranks * 4, sizeof(int64_t));
-    int64_t window = UNDER_WAY_NBYTES / (int64_t)sizeof(float) / 2 / m->ranks;
     if (!counts)
         return TRI_ENOMEM;
     m->to_counts = counts;
@@ -375,9 +454,8 @@ static tri_status move_open(move *m)
     m->to_firsts = counts + 2 * m->ranks;
     m->from_firsts = counts + 3 * m->ranks;
     m->ways.each = sizeof(way);
-    m->window = window > WINDOW_MIN ? window : WINDOW_MIN;
-    TRI_TRY(room_make(&m->out, m->window)); /* some, also where nothing leaves or comes */
-    TRI_TRY(room_make(&m->in, m->window));
+    TRI_TRY(room_make(&m->out, WINDOW_MIN)); /* some, also where nothing leaves or comes */
+    TRI_TRY(room_make(&m->in, WINDOW_MIN));
     for (int i = 0; i < 2; i++) {
         if (m->from[i])
             TRI_TRY(tri_state_shard_views_open(m->from[i], &m->views_from[i]));
