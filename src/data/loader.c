@@ -27,6 +27,7 @@
 #define AHEAD_ROWS   2
 #define SLICE_MS     5  /* of a wait */
 #define TILE_ROWS    16 /* samples that one thread prepares at a time */
+#define FETCH_ROWS   4  /* those that are decoded: threads end a batch together, also where one has lost its core */
 
 typedef struct loader_slot {
     tri_loader_batch batch;
@@ -91,10 +92,15 @@ static bool skips_all(const tri_loader *loader)
     return loader->setup.skips_input && loader->setup.skips_target;
 }
 
+static int64_t tile_rows(const tri_loader *loader)
+{
+    return fetches(loader) ? FETCH_ROWS : TILE_ROWS;
+}
+
 /* Tiles of a shard, and of a batch. */
 static int64_t shard_tiles(const tri_loader *loader)
 {
-    return (loader->setup.rows_max + TILE_ROWS - 1) / TILE_ROWS;
+    return (loader->setup.rows_max + tile_rows(loader) - 1) / tile_rows(loader);
 }
 
 static int64_t tile_count(const tri_loader *loader)
@@ -404,8 +410,9 @@ static void prepare_tile(void *arg, int64_t number)
     int64_t tile = v->first_tile + number;
     tri_loader *loader = v->loader;
     const tri_loader_setup *setup = &loader->setup;
-    int64_t s = tile / shard_tiles(loader), first = tile % shard_tiles(loader) * TILE_ROWS, rows = v->slot->rows[s];
-    int64_t last = first + TILE_ROWS < setup->rows_max ? first + TILE_ROWS : setup->rows_max;
+    const int64_t each = tile_rows(loader);
+    int64_t s = tile / shard_tiles(loader), first = tile % shard_tiles(loader) * each, rows = v->slot->rows[s];
+    int64_t last = first + each < setup->rows_max ? first + each : setup->rows_max;
     int64_t k = v->in_epoch * tri_sampler_rows(&setup->sampler, setup->first_shard + s);
     const tile_room room = {
         .unmoved = loader->unmoved != NULL ? loader->unmoved + tile * loader->normalizer.count : NULL,
@@ -459,8 +466,8 @@ static void mix_tile(void *arg, int64_t number)
 {
     const prepare_arg *v = arg;
     const int64_t tile = v->first_tile + number, tiles = shard_tiles(v->loader), s = tile / tiles;
-    const int64_t rows = v->slot->rows[s], place = s * v->loader->setup.rows_max, first = tile % tiles * TILE_ROWS;
-    for (int64_t i = first; i < first + TILE_ROWS && i < rows / 2; i++)
+    const int64_t rows = v->slot->rows[s], place = s * v->loader->setup.rows_max, each = tile_rows(v->loader);
+    for (int64_t i = tile % tiles * each; i < (tile % tiles + 1) * each && i < rows / 2; i++)
         mix_pair(v, place + i, place + rows - 1 - i);
 }
 
@@ -544,15 +551,15 @@ static int helper_count(const tri_loader *loader, const tri_data_config *config)
 static tri_status build(tri_loader *loader, tri_dataset *dataset, const tri_data_config *config)
 {
     const tri_dataset_info *info = &dataset->info;
+    if (dataset->ops->draw != NULL || dataset->ops->fetch != NULL) {
+        tri_dataset_hold(dataset);
+        loader->drawn = dataset;
+    }
     TRI_TRY(tri_normalizer_init(&loader->normalizer, info, config));
     loader->sample_nbytes = (size_t)loader->normalizer.count * tri_dtype_nbytes(info->dtype);
     loader->input_nbytes = (size_t)loader->normalizer.count * tri_dtype_nbytes(loader->normalizer.to);
     loader->target_nbytes = (size_t)tri_shape_count(info->target) * tri_dtype_nbytes(info->target_dtype);
     TRI_TRY(plan_augment(loader, info, config));
-    if (dataset->ops->draw != NULL || dataset->ops->fetch != NULL) {
-        tri_dataset_hold(dataset);
-        loader->drawn = dataset;
-    }
     TRI_TRY(plan_stored(loader));
     TRI_TRY(plan_parts(loader));
     if (!draws(loader) && !skips_all(loader))
