@@ -505,6 +505,17 @@ static tri_status earlier_hide(push *one)
     return status;
 }
 
+/* A checkpoint without pieces has no list of them: one of a save that was killed may name this manifest. */
+static tri_status list_remove(const push *one)
+{
+    if (one->mark[0])
+        return TRI_OK;
+    char *list = tri_format("%s/" TRI_PIECES_LIST, one->name);
+    tri_status status = list != NULL ? tri_storage_delete(one->storage, list) : TRI_ENOMEM;
+    tri_free(list);
+    return status;
+}
+
 static tri_status step_send(push *one)
 {
     char *below = tri_format("%s/", one->name), *manifest = tri_format("%s/" MANIFEST, one->name);
@@ -512,6 +523,8 @@ static tri_status step_send(push *one)
     tri_status status = below != NULL && manifest != NULL && path != NULL ? TRI_OK : TRI_ENOMEM;
     if (status == TRI_OK)
         status = earlier_hide(one);
+    if (status == TRI_OK && !one->same)
+        status = list_remove(one);
     if (status == TRI_OK && !one->same)
         status = files_send(one->storage, one->folder, below, MANIFEST);
     if (status == TRI_OK)

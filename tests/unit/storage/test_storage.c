@@ -493,6 +493,13 @@ static void a_run_at_a_url_keeps_whole_checkpoints_and_comes_back(void **state)
     MUST(tri_fs_write_atomic(path, "m\n", 2));
     snprintf(path, sizeof(path), "%s/launcher.journal", run); /* has the token of the job */
     MUST(tri_fs_write_atomic(path, "secret", 6));
+    tri_storage *killed = opened("runs/r/checkpoints"); /* a save in pieces of the same content was killed at its end */
+    MUST(tri_storage_put(killed, "step-00000030/pieces", "manifest xxh3 of it\n", 20));
+    MUST(tri_storage_put(killed, "step-00000030/model.safetensors.piece-0-00000000000000ab", "half", 4));
+    tri_storage_close(killed);
+    checkpoint_write(run, 30, "s30");
+    pushed(run, 30, 2, 20);
+    NAMES("runs/r/checkpoints", "step-00000030/manifest.json", "step-00000030/model.safetensors");
     for (int step = 10; step <= 40; step += 10) {
         char content[16];
         snprintf(content, sizeof(content), "s%d", step);
