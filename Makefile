@@ -40,7 +40,7 @@ test test-all: ## builds everything, runs the tests that take seconds; all of th
 	@{ test -n "$$TRIREME_PYPI" || $(MAKE) --no-print-directory pypi >/dev/null 2>&1 || \
 	     echo "make test: nothing from PyPI ('make pypi' says why): tests that want it skip themselves"; } & \
 	 cmake --build $(BUILD) --parallel $(JOBS) && wait
-	@OMP_WAIT_POLICY=passive ctest --test-dir $(BUILD) --output-on-failure --parallel $(SLOTS) --timeout 300 $(TESTS)
+	@OMP_WAIT_POLICY=passive ctest --test-dir $(BUILD) --output-on-failure --parallel $(SLOTS) --timeout 600 $(TESTS)
 
 stress: ## N=10 runs of the tests of `make test` beside two busy loops (after `make test`)
 	@tools/stress $(if $(N),$(N),10) $(BUILD) -E '$(LONG)'

@@ -48,7 +48,7 @@ def run_case(script, trireme):
             if name in os.environ:
                 env[name] = os.environ[name]
         run = subprocess.run(["sh", str(script)], cwd=work, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                             stderr=subprocess.STDOUT, text=True, timeout=120)
+                             stderr=subprocess.STDOUT, text=True, timeout=500)
         text = run.stdout.replace(folder, "FOLDER").replace(env["EXAMPLES"], "EXAMPLES")
     for pattern, replacement in MASKS:
         text = re.sub(pattern, replacement, text)

@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "ops/cases.h"
+#include "tier.h"
 
 #define ROUNDED                                                                                                        \
     6e-3 /* of the largest element, for a value rounded to bf16 once: 2^-9 of itself, and some sum before it */
@@ -132,12 +133,15 @@ static void compare_with_reference(const op_case *c, const char *kind, bool ragg
 static void values_in_16_bits_match_the_reference(void **state)
 {
     (void)state;
+    static const struct {
+        const char *name;
+        bool ragged;
+    } kernels[] = {{"cpu", true}, {"tiles", true}, {"cpu", false}, {"reference", true}};
     for (size_t i = 0; i < HALF_CASES; i++) {
         const op_case c = half_case(i);
-        compare_with_reference(&c, "cpu", false);
-        compare_with_reference(&c, "cpu", true);
-        compare_with_reference(&c, "tiles", true);
-        compare_with_reference(&c, "reference", true);
+        for (size_t k = 0; k < tests_count(TRI_COUNT_OF(kernels), 2); k++) {
+            compare_with_reference(&c, kernels[k].name, kernels[k].ragged);
+        }
     }
 }
 

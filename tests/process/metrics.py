@@ -147,7 +147,7 @@ class Metrics(unittest.TestCase):
                 self.assertLess(time.monotonic(), until)
                 told = json.loads(subprocess.run([TRIREME, "top", "served", "--once", "--json"], cwd=self.folder, check=True,
                                                  capture_output=True).stdout)["servers"]
-            self.assertEqual([(one["rank"], one["pushes_per_s"] > 1, one["taken_bytes_per_s"] > one["pushes_per_s"]) for one in told], [(2, True, True)])
+            self.assertEqual([(one["rank"], one["pushes_per_s"] > 0, one["taken_bytes_per_s"] > one["pushes_per_s"]) for one in told], [(2, True, True)])
         finally:
             run.send_signal(signal.SIGTERM)
             run.wait(LIMIT_S)

@@ -11,7 +11,7 @@ from page_commands import run
 SAME = 7  # lines of weights: six ways of training, and eval; what ends in mid-epoch has one of its own
 
 def main():
-    text, found = run("tutorial.md", 240)
+    text, found = run("tutorial.md", 500)
     same = [weights for weights in found if weights == found[0]]
     if len(found) != SAME + 1 or len(same) != SAME:
         sys.exit(f"{text}\ntutorial.py: want {SAME} equal lines of weights and one of a part of a run, found {found}")
