@@ -4,7 +4,7 @@
  * every cut of the shards, every schedule and every repetition; and the hashes that a card must give, which
  * expected/ops.txt keeps.
  *
- * test_ops [--accept] FILE: --accept writes the file again.
+ * test_ops [--accept | --cuda] FILE: --accept writes the file again; --cuda runs all of it on the device "cuda".
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -14,6 +14,7 @@
 
 #include <xxhash.h>
 
+#include "base/status.h"
 #include "gpu/emulator.h"
 #include "kernel/gpu/rows.h"
 #include "ops/cases.h"
@@ -26,6 +27,80 @@ static const char *expected_path;
 static bool accepts;
 static tri_gpu_queue queue;
 static tri_device device;
+
+static tri_device *card; /* NULL: the emulator, whose memory is the host's */
+
+/* Arrays of a call and their copies on the card. */
+typedef struct mirror {
+    struct {
+        void *host, *there;
+        size_t nbytes;
+    } list[2 * TRI_OP_MAX_INPUTS + 2 * TRI_OP_MAX_PARAMS + 4];
+    int count;
+} mirror;
+
+static void *mirror_add(mirror *m, const void *host, size_t nbytes)
+{
+    if (host == NULL) {
+        return NULL;
+    }
+    void *there = tri_device_alloc(card, nbytes);
+    if (there == NULL) {
+        fail_msg("%s", tri_last_error());
+    }
+    tri_device_from_host(card, there, host, nbytes);
+    m->list[m->count].host = (void *)(uintptr_t)host;
+    m->list[m->count].there = there;
+    m->list[m->count++].nbytes = nbytes;
+    return there;
+}
+
+static void mirror_end(mirror *m)
+{
+    for (int i = 0; i < m->count; i++) {
+        tri_device_to_host(card, m->list[i].host, m->list[i].there, m->list[i].nbytes);
+        tri_device_free(card, m->list[i].there);
+    }
+}
+
+typedef void (*pass_fn)(const tri_kernel *kernel, const tri_op_call *call);
+
+/* On a card: all that the call names goes there and comes back. */
+static void run_mirrored(const op_run *r, pass_fn pass)
+{
+    const tri_op_desc *desc = &r->kernel.desc;
+    const size_t shards = (size_t)r->call.shards;
+    tri_op_call call = r->call;
+    mirror m = {.count = 0};
+    float *dparam[TRI_OP_MAX_PARAMS];
+    for (int i = 0; i < desc->input_count; i++) {
+        const size_t nbytes = (size_t)r->input_count[i] * shards * tri_dtype_nbytes(desc->input_dtype[i]);
+        call.input[i] = mirror_add(&m, call.input[i], nbytes);
+        call.dinput[i] = mirror_add(&m, call.dinput[i], nbytes);
+    }
+    for (int p = 0; p < desc->param_count; p++) {
+        const size_t nbytes = (size_t)r->param_count[p] * sizeof(float);
+        call.param[p] = mirror_add(&m, call.param[p], nbytes);
+        dparam[p] = mirror_add(&m, call.dparam[p][0], nbytes);
+        call.dparam[p] = &dparam[p];
+    }
+    const size_t nbytes = (size_t)r->output_count * shards * tri_dtype_nbytes(desc->output_dtype);
+    call.output = mirror_add(&m, call.output, nbytes);
+    call.doutput = mirror_add(&m, call.doutput, nbytes);
+    call.saved = mirror_add(&m, call.saved, r->kernel.saved_nbytes * shards);
+    call.scratch = mirror_add(&m, call.scratch, r->kernel.scratch_nbytes);
+    pass(&r->kernel, &call);
+    mirror_end(&m);
+}
+
+static void run_pass(const op_run *r, pass_fn pass)
+{
+    if (card != NULL && r->call.device != NULL) {
+        run_mirrored(r, pass);
+    } else {
+        pass(&r->kernel, &r->call);
+    }
+}
 
 /* Widths of heads that models have, over tiles that are not full; cases.h has the narrow ones. */
 #define HEADS(d)                                                                                                       \
@@ -144,14 +219,14 @@ static void compare_kinds(const op_case *c, bool ragged, double match)
     open_case(&want, "reference", c, ragged);
     open_case(&got, "cuda", c, ragged);
     tri_kernel_forward(&want.kernel, &want.call);
-    tri_kernel_forward(&got.kernel, &got.call);
+    run_pass(&got, tri_kernel_forward);
     if (c->half != 0 && !op_is_loss(c->op)) { /* a rounding turns a relu around */
         const size_t nbytes = (size_t)(want.output_count * want.call.shards) * 2;
         expect_halves(c, &got, &want, match);
         memcpy(got.output, want.output, nbytes);
     }
     tri_kernel_backward(&want.kernel, &want.call);
-    tri_kernel_backward(&got.kernel, &got.call);
+    run_pass(&got, tri_kernel_backward);
     expect_no_failure(&got);
     compare_runs(c, &got, &want, expect_near, match);
     op_close(&got);
@@ -202,8 +277,8 @@ static void rows_match_in_f16(void **state)
 
 static void run_both(op_run *r)
 {
-    tri_kernel_forward(&r->kernel, &r->call);
-    tri_kernel_backward(&r->kernel, &r->call);
+    run_pass(r, tri_kernel_forward);
+    run_pass(r, tri_kernel_backward);
     expect_no_failure(r);
 }
 
@@ -419,5 +494,14 @@ int main(int argc, char **argv)
     expected_path = argc > 1 ? argv[argc - 1] : NULL;
     queue = tri_emulator_queue();
     device = tri_emulator_device(&queue);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    if (argc > 2 && strcmp(argv[1], "--cuda") == 0) {
+        if (tri_device_open("cuda", &card) != TRI_OK) {
+            fprintf(stderr, "error: %s\n", tri_last_error());
+            return 2;
+        }
+        device = *card;
+    }
+    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    tri_device_close(card);
+    return failed;
 }

@@ -9,6 +9,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "device/cuda/cuda.h"
 #include "plan/measure.h"
 #include "train/core/job.h"
 #include "train/core/plan.h"
@@ -79,6 +80,10 @@ tri_status tri_batch_fit(tri_config *config, int ranks)
 {
     if (!config->batch_auto)
         return TRI_OK;
+    if (tri_cuda_is_meant(config->train.device))
+        return tri_fail(TRI_EUNSUPPORTED,
+                        "train.batch auto knows the memory of the host alone: want a number with train.device=%s",
+                        config->train.device);
     if (config->parallel.layout == TRI_LAYOUT_AUTO)
         return tri_fail(TRI_ECONFIG,
                         "train.batch auto and parallel.layout auto: want one of them, each needs the other");

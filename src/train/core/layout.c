@@ -12,6 +12,7 @@
 
 #include "base/memory.h"
 #include "base/status.h"
+#include "device/cuda/cuda.h"
 #include "kernel/kernel.h"
 #include "parallel/compress.h"
 #include "train/core/build.h"
@@ -101,6 +102,10 @@ tri_status tri_layouts_find(const tri_layout_setup *given, tri_layouts *layouts)
     tri_dataset *dataset = NULL;
     *layouts = (tri_layouts){0};
     tri_plan_wish wish = wish_of(given->config);
+    if (tri_cuda_is_meant(given->config->train.device))
+        return tri_fail(TRI_EUNSUPPORTED,
+                        "trireme plan and parallel.layout auto measure the CPU: want train.device=cpu, got %s",
+                        given->config->train.device);
     if (given->config->parallel.sync == TRI_SYNC_PS)
         return tri_fail(TRI_ECONFIG, "parallel.sync ps: layouts are planned for ranks without parameter servers: want "
                                      "another strategy, or with servers parallel.layout given");

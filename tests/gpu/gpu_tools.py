@@ -1,0 +1,52 @@
+#!/usr/bin/env python3
+"""tools/gpu_bundle and tools/gpu_check, rehearsed on the emulator: usage: gpu_tools.py TRIREME"""
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+BUILD = pathlib.Path(sys.argv.pop(1)).resolve().parent
+TOOLS = pathlib.Path(__file__).resolve().parents[2] / "tools"
+
+
+def run(*command, folder=None, **env):
+    return subprocess.run([str(word) for word in command], cwd=folder, env={**os.environ, **env}, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, text=True, timeout=200)
+
+
+class Tools(unittest.TestCase):
+    def setUp(self):
+        self.folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
+
+    def test_a_bundle_checks_itself_where_it_was_brought(self):
+        bundle = self.folder / "bundle"
+        made = run(TOOLS / "gpu_bundle", "--build", BUILD, "--most", "256", bundle)
+        self.assertEqual(made.returncode, 0, made.stdout)
+        done = run("tools/gpu_check", "--fake", "facts", "1", "gemm", "training", folder=bundle)
+        self.assertEqual(done.returncode, 0, done.stdout)
+        rows = [line.split(" | ") for line in (bundle / "gpu_check.md").read_text().splitlines()[4:]]
+        self.assertEqual([row[1:3] for row in rows], [["facts", "passed"], ["ceilings", "passed"], ["gemm", "not available"],
+                                                      ["training", "passed"]])
+        self.assertIn("Emulated card", rows[0][4])
+        self.assertIn("0 with other weights", rows[3][4])
+
+    def test_a_section_that_fails_says_why_and_the_others_go_on(self):
+        done = run(TOOLS / "gpu_check", "--fake", "--build", BUILD, "0", "3", folder=self.folder, FAKE_CUDA="no_card")
+        self.assertEqual(done.returncode, 1, done.stdout)
+        self.assertIn("| 0 | facts | failed | 0 | the driver finds no NVIDIA card |", (self.folder / "gpu_check.md").read_text())
+        self.assertIn("not available", done.stdout)
+
+    def test_bad_words_and_bundles_that_are_too_large_are_refused(self):
+        done = run(TOOLS / "gpu_check", "--build", BUILD, "speed", folder=self.folder)
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("section: want 0 to 11 or facts", done.stdout)
+        made = run(TOOLS / "gpu_bundle", "--build", BUILD, "--most", "1", self.folder / "bundle")
+        self.assertEqual(made.returncode, 1)
+        self.assertIn("at most 1", made.stdout)
+        self.assertFalse((self.folder / "bundle").exists())
+
+
+if __name__ == "__main__":
+    unittest.main()
