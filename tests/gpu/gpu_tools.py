@@ -18,7 +18,9 @@ def run(*command, folder=None, **env):
 
 class Tools(unittest.TestCase):
     def setUp(self):
-        self.folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
+        scratch = tempfile.TemporaryDirectory()
+        self.addCleanup(scratch.cleanup)
+        self.folder = pathlib.Path(scratch.name)
 
     def test_a_bundle_checks_itself_where_it_was_brought(self):
         bundle = self.folder / "bundle"
