@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * k8s.c: `trireme k8s`: a file of values to the manifests of a run, by the blocks of k8s_kinds.c.
+ * k8s.c: `trireme k8s`: a file of values to the manifests of a run, by the templates in share/kubernetes.
+ *
+ * A template is a text of lines. ${NAME} is a value; a line that is @NAME is the template or the value of that name,
+ * indented as it stands; one that is %NAME likewise, but taken as it is. kind-job.yaml is all of kind job, and so on:
+ * one pod for all, and around it what each kind wants. Workers dial out to the host of rank 0 (elastic: of the store),
+ * whenever it comes; nobody needs ssh.
  */
-#include "cli/k8s.h"
-
 #include <stdio.h>
 #include <string.h>
 
@@ -12,7 +15,76 @@
 #include "cli/command.h"
 
 #define FILE_LIMIT (1u << 20) /* as of a ConfigMap */
-#define PROBE_S    30         /* between two looks of the startup probe, as in the pod's block */
+#define PROBE_S    30         /* between two looks of the startup probe, as in pod.yaml */
+
+#define tri_k8s_workload_words(W)                                                                                      \
+    W(TRI_K8S_JOB, "job")                                                                                              \
+    W(TRI_K8S_ELASTIC, "elastic")                                                                                      \
+    W(TRI_K8S_JOBSET, "jobset")                                                                                        \
+    W(TRI_K8S_TRAINJOB, "trainjob")                                                                                    \
+    W(TRI_K8S_PYTORCHJOB, "pytorchjob") W(TRI_K8S_TFJOB, "tfjob") W(TRI_K8S_MPIJOB, "mpijob")
+TRI_ENUM(tri_k8s_workload)
+
+#define TRI_K8S_OPTIONS(X)                                                                                             \
+    X(ENUM, kind, "job", 0, 0, tri_k8s_workload, "workload that runs the workers")                                     \
+    X(NAME, name, "trireme", 0, 0, NULL, "name of the job and of all its objects")                                     \
+    X(PATH, image, "trireme:0.1.0", 0, 0, NULL, "image of the container")                                              \
+    X(PATH, config, "run.yaml", 0, 0, NULL, "configuration of the run; its path is relative to the file of values")    \
+    X(INT, workers, "2", 2, 65536, NULL, "pods, one rank each")                                                        \
+    X(INT, least, "1", 1, 65536, NULL, "elastic: with fewer workers the run waits for others")                         \
+    X(INT, restarts, "20", 0, 1e6, NULL, "restarts of a worker, or, if workers restart together, of the job")          \
+    X(NAME, cpu, "2", 0, 0, NULL, "cores of a worker")                                                                 \
+    X(INT, threads, "2", 1, 4096, NULL, "threads of a worker")                                                         \
+    X(NAME, memory, "4Gi", 0, 0, NULL, "memory of a worker")                                                           \
+    X(NAME, claim, "runs", 0, 0, NULL,                                                                                 \
+      "persistent volume claim that all workers mount: the run is in its folder NAME")                                 \
+    X(NAME, secret, "trireme-token", 0, 0, NULL, "secret with the key `token`, by which workers authenticate")         \
+    X(INT, port, "29400", 1024, 65535, NULL, "rendezvous port")                                                        \
+    X(INT, grace_s, "120", 1, 86400, NULL, "seconds between SIGTERM and SIGKILL: time to save")                        \
+    X(INT, startup_s, "1800", 30, 604800, NULL, "seconds until the first step")                                        \
+    X(INT, within_s, "600", 10, 604800, NULL, "longest time without a step before a pod counts as dead, seconds")      \
+    X(INT, metrics_port, "0", 0, 65535, NULL,                                                                          \
+      "port of /metrics, /healthz and /readyz of each worker, which the readiness probe then uses; 0: none")
+typedef struct tri_k8s_config {
+    TRI_K8S_OPTIONS(TRI_OPTION_FIELD)
+} tri_k8s_config;
+
+/* Values that are YAML themselves, and what they are without one. */
+static const struct {
+    const char *key, *fallback, *help;
+} trees[] = {
+    {"overrides", "[]", "list of section.key=value for the run"},
+    {"env", "[]", "list of variables for the container: {name: A, value: b}"},
+    {"volumes", "[]", "list of further volumes, such as one with the data"},
+    {"mounts", "[]", "list of where they are mounted: {name: data, mountPath: /data, readOnly: true}"},
+    {"tolerations", "[]", "list of taints that the pods bear"},
+    {"node_selector", "{}", "labels that their nodes have"},
+    {"affinity", "{}", "where the pods would rather be"},
+};
+
+/* What differs between kinds. */
+static const struct {
+    const char *restart;   /* policy of its pods */
+    const char *container; /* the name that its operator wants */
+    const char *leader;    /* host of rank 0, with ${name} */
+    const char *env;       /* template that says a worker's rank, "" where the operator does */
+    const char *first;     /* what its operator calls the pod of rank 0; "": nothing else than the others */
+} kinds[] = {
+    [TRI_K8S_JOB] = {"OnFailure", "worker", "${name}-0.${name}", "env-index", ""},
+    [TRI_K8S_ELASTIC] = {"Never", "worker", "${name}-store", "env-elastic", ""},
+    [TRI_K8S_JOBSET] = {"OnFailure", "worker", "${name}-workers-0-0.${name}", "env-index", ""},
+    [TRI_K8S_TRAINJOB] = {"OnFailure", "node", "", "", ""},
+    [TRI_K8S_PYTORCHJOB] = {"OnFailure", "pytorch", "", "", "Master"},
+    [TRI_K8S_TFJOB] = {"OnFailure", "tensorflow", "", "", "Chief"},
+    [TRI_K8S_MPIJOB] = {"OnFailure", "worker", "", "env-hosts", "Launcher"},
+};
+
+/* The templates. */
+static const struct {
+    const char *name, *text;
+} blocks[] = {
+#include "cli/k8s_files.h"
+};
 
 #define TRI_OPTION_STRUCT tri_k8s_config
 static const tri_option rows[] = {TRI_K8S_OPTIONS(TRI_OPTION_ROW)};
@@ -32,7 +104,6 @@ typedef struct value {
 
 typedef struct manifest {
     tri_k8s_config config;
-    const tri_k8s_kind *kind;
     tri_arena arena;
     tri_yaml *values;
     tri_vector known; /* value */
@@ -46,6 +117,15 @@ static tri_status known_take(manifest *at, const char *name, char *text)
         return TRI_OK;
     tri_free(text);
     return TRI_ENOMEM;
+}
+
+/* Ends text, which is the value unless it failed. */
+static tri_status known_end(manifest *at, const char *name, tri_string *text, tri_status status)
+{
+    if (status == TRI_OK)
+        status = known_take(at, name, tri_strdup(tri_string_text(text)));
+    tri_string_fini(text);
+    return status;
 }
 
 static const char *known_find(const manifest *at, const char *name, size_t nbytes)
@@ -80,9 +160,9 @@ static tri_status block_append(const manifest *at, const char *text, size_t inde
 static const char *block_find(const manifest *at, const char *name, size_t nbytes)
 {
     const char *text = known_find(at, name, nbytes);
-    for (const tri_k8s_block *block = tri_k8s_blocks; block->name && !text; block++)
-        if (strlen(block->name) == nbytes && memcmp(block->name, name, nbytes) == 0)
-            text = block->text;
+    for (size_t i = 0; i < TRI_COUNT_OF(blocks) && !text; i++)
+        if (strlen(blocks[i].name) == nbytes && memcmp(blocks[i].name, name, nbytes) == 0)
+            text = blocks[i].text;
     TRI_ASSERT(text);
     return text;
 }
@@ -114,13 +194,13 @@ static tri_status block_append(const manifest *at, const char *text, size_t inde
 
 static tri_status value_read(manifest *at, const tri_yaml *node, const char *origin)
 {
-    for (const tri_k8s_tree *tree = tri_k8s_trees; tree->key; tree++) {
-        if (strcmp(tree->key, node->key) != 0)
-            continue;
-        if (node->kind != (tree->fallback[0] == '[' ? TRI_YAML_LIST : TRI_YAML_MAP))
-            return tri_fail(TRI_ECONFIG, "%s:%d: %s wants a %s", origin, node->line, node->key,
-                            tree->fallback[0] == '[' ? "list" : "map");
-        return TRI_OK;
+    for (size_t i = 0; i < TRI_COUNT_OF(trees); i++) {
+        const bool list = trees[i].fallback[0] == '[';
+        if (strcmp(trees[i].key, node->key) == 0)
+            return node->kind == (list ? TRI_YAML_LIST : TRI_YAML_MAP)
+                       ? TRI_OK
+                       : tri_fail(TRI_ECONFIG, "%s:%d: %s wants a %s", origin, node->line, node->key,
+                                  list ? "list" : "map");
     }
     if (tri_options_find(&table, node->key) && node->kind != TRI_YAML_SCALAR)
         return tri_fail(TRI_ECONFIG, "%s:%d: %s wants one value", origin, node->line, node->key);
@@ -179,7 +259,6 @@ static tri_status values_check(manifest *at)
     if (config->least > config->workers)
         return tri_fail(TRI_ECONFIG, "k8s.least: want at most k8s.workers, %lld, found %lld",
                         (long long)config->workers, (long long)config->least);
-    at->kind = &tri_k8s_kinds[config->kind];
     return TRI_OK;
 }
 
@@ -213,17 +292,14 @@ static tri_status list_lines(const tri_yaml *list, tri_string *out)
 
 static tri_status trees_know(manifest *at)
 {
-    for (const tri_k8s_tree *tree = tri_k8s_trees; tree->key; tree++) {
-        const tri_yaml *node = tri_yaml_find(at->values, tree->key);
-        const bool lines = strcmp(tree->key, "tolerations") != 0 && tree->fallback[0] == '[';
+    for (size_t i = 0; i < TRI_COUNT_OF(trees); i++) {
+        const tri_yaml *node = tri_yaml_find(at->values, trees[i].key);
+        const bool lines = strcmp(trees[i].key, "tolerations") != 0 && trees[i].fallback[0] == '[';
         tri_string text = {0};
         tri_status status = lines  ? list_lines(node, &text)
                             : node ? tri_yaml_print_flow(node, &text)
-                                   : tri_string_append(&text, tree->fallback);
-        if (status == TRI_OK)
-            status = known_take(at, tree->key, tri_strdup(tri_string_text(&text)));
-        tri_string_fini(&text);
-        TRI_TRY(status);
+                                   : tri_string_append(&text, trees[i].fallback);
+        TRI_TRY(known_end(at, trees[i].key, &text, status));
     }
     return TRI_OK;
 }
@@ -235,10 +311,7 @@ static tri_status options_know(manifest *at)
         if (strcmp(rows[i].field, "config") == 0) /* the file's text has this name */
             continue;
         tri_status status = tri_options_print(&rows[i], &at->config, &text);
-        if (status == TRI_OK)
-            status = known_take(at, rows[i].field, tri_strdup(tri_string_text(&text)));
-        tri_string_fini(&text);
-        TRI_TRY(status);
+        TRI_TRY(known_end(at, rows[i].field, &text, status));
     }
     return TRI_OK;
 }
@@ -251,10 +324,7 @@ static tri_status hosts_know(manifest *at)
     tri_status status = tri_string_appendf(&text, "%s-launcher.%s slots=1\n", name, name);
     for (int64_t i = 0; i < at->config.workers - 1 && status == TRI_OK; i++)
         status = tri_string_appendf(&text, "%s-worker-%lld.%s slots=1\n", name, (long long)i, name);
-    if (status == TRI_OK)
-        status = known_take(at, "hosts", tri_strdup(tri_string_text(&text)));
-    tri_string_fini(&text);
-    return status;
+    return known_end(at, "hosts", &text, status);
 }
 
 /* What follows from kind and values. */
@@ -266,11 +336,11 @@ static tri_status kind_know(manifest *at)
     const bool job = elastic || kind == TRI_K8S_JOB, tf = kind == TRI_K8S_TFJOB, torch = kind == TRI_K8S_PYTORCHJOB;
     const long long workers = config->workers, restarts = config->restarts;
     const value texts[] = {
-        {"restart", tri_strdup(at->kind->restart)},
-        {"container", tri_strdup(at->kind->container)},
-        {"leader", tri_strdup(at->kind->leader)},
-        {"first", tri_strdup(at->kind->first)},
-        {"env-kind", tri_format("@%s\n", at->kind->env)},
+        {"restart", tri_strdup(kinds[kind].restart)},
+        {"container", tri_strdup(kinds[kind].container)},
+        {"leader", tri_strdup(kinds[kind].leader)},
+        {"first", tri_strdup(kinds[kind].first)},
+        {"env-kind", kinds[kind].env[0] ? tri_format("@%s\n", kinds[kind].env) : tri_strdup("")},
         {"others", tri_format("%lld", workers - 1)},
         {"startups", tri_format("%lld", (long long)(config->startup_s + PROBE_S - 1) / PROBE_S)},
         {"probe", tri_strdup("[trireme, health, /runs/${name}, --within, \"${within_s}\"]")},
@@ -311,7 +381,7 @@ static tri_status manifest_write(manifest *at, const char *values_path, tri_stri
     TRI_TRY(trees_know(at));
     TRI_TRY(hosts_know(at));
     TRI_TRY(kind_know(at));
-    snprintf(name, sizeof(name), "@kind-%s\n", at->kind->name);
+    snprintf(name, sizeof(name), "@kind-%s\n", tri_k8s_workload_word(at->config.kind));
     return block_append(at, name, 0, false, out);
 }
 
@@ -323,8 +393,8 @@ static int print_help(void)
     tri_status status = tri_string_append(&text, "\nValues, in the file or as key=value:\n\n");
     if (status == TRI_OK)
         status = tri_options_help(&table, &text);
-    for (const tri_k8s_tree *tree = tri_k8s_trees; tree->key && status == TRI_OK; tree++)
-        status = tri_string_appendf(&text, "  k8s.%-24s %s\n", tree->key, tree->help);
+    for (size_t i = 0; i < TRI_COUNT_OF(trees) && status == TRI_OK; i++)
+        status = tri_string_appendf(&text, "  k8s.%-24s %s\n", trees[i].key, trees[i].help);
     fputs(tri_string_text(&text), stdout);
     tri_string_fini(&text);
     return status == TRI_OK ? 0 : tri_command_fail(status);
