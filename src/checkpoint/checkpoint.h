@@ -126,10 +126,6 @@ typedef struct tri_checkpoint_place {
     int64_t keep_every; /* and those of steps that this divides; 0: none */
 } tri_checkpoint_place;
 
-/* Saves to <folder>/step-NNNNNNNN (atomic: written under a temporary name, then renamed), then removes what does not
- * stay. On failure nothing that was there is hurt. By one writer; draft.h is for several. */
-tri_status tri_checkpoint_save(const tri_checkpoint_place *place, const tri_checkpoint_manifest *manifest,
-                               const tri_checkpoint_content *content);
 /* Removes what a crashed save left in a folder, or puts it back in its place; fine when there is no folder. */
 tri_status tri_checkpoint_clear(const char *folder);
 /* Removes checkpoints with a manifest that do not stay, and what earlier removals left; that of step `but` stays.

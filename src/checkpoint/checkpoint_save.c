@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * checkpoint_save.c: a checkpoint by one writer; which ones stay, and what crashes leave.
+ * checkpoint_save.c: which checkpoints stay, and what crashes leave of them.
  *
  * Hidden names: .step-N.tmp is being written, .step-N.old.tmp is one of the same step that makes room for the new one,
  * .step-N.gone.tmp is being removed. Whatever a crash leaves of them is cleared at the next save, which brings an old
  * one back if the new one never took its place. So at every moment each visible checkpoint is whole.
  */
-#include <inttypes.h>
 #include <string.h>
 
 #include "base/fs.h"
-#include "checkpoint/draft.h"
+#include "checkpoint/checkpoint.h"
 #include "checkpoint/file_writer.h"
 #include "checkpoint/manifest.h"
 
@@ -115,37 +114,4 @@ tri_status tri_checkpoint_prune(const tri_checkpoint_place *place, int64_t but, 
     if (removed != NULL)
         *removed = gone;
     return status;
-}
-
-static tri_status put_slice(tri_checkpoint_draft *draft, int number, const tri_checkpoint_slice *slice)
-{
-    int64_t all = tri_shape_count(slice->shape);
-    if (!slice->pieces)
-        return tri_checkpoint_draft_put(draft, number, 0, all, slice->values);
-    for (int64_t first = 0, count; first < all; first += count) {
-        const float *values;
-        count = all - first;
-        TRI_TRY(slice->pieces->read(slice->pieces->arg, slice->at + first, &count, &values));
-        TRI_TRY(tri_checkpoint_draft_put(draft, number, first, count, values));
-    }
-    return TRI_OK;
-}
-
-tri_status tri_checkpoint_save(const tri_checkpoint_place *place, const tri_checkpoint_manifest *manifest,
-                               const tri_checkpoint_content *content)
-{
-    tri_checkpoint_draft *draft = NULL;
-    const tri_checkpoint_draft_setup setup = {.place = *place, .step = manifest->step, .content = *content};
-    tri_status status = tri_checkpoint_draft_create(&setup, &draft);
-    for (int i = 0; i < content->model_count && status == TRI_OK; i++)
-        status = put_slice(draft, i, &content->model[i]);
-    for (int i = 0; i < content->state_count && status == TRI_OK; i++)
-        status = put_slice(draft, content->model_count + i, &content->state[i]);
-    if (status == TRI_OK)
-        status = tri_checkpoint_draft_sync(draft);
-    if (status == TRI_OK)
-        status = tri_checkpoint_draft_commit(draft, manifest);
-    tri_checkpoint_draft_close(draft);
-    TRI_TRY_IN(status, "checkpoint of step %" PRId64 " not saved", manifest->step);
-    return TRI_OK;
 }

@@ -36,8 +36,4 @@ uint64_t tri_safetensors_place(const tri_safetensors *file, const tri_stored_ten
 const char *tri_safetensors_metadata(const tri_safetensors *file, const char *key);
 void tri_safetensors_close(tri_safetensors *file);
 
-/* Writes atomically (temporary, fsync, rename). metadata: pairs key, value, ..., NULL at the end; or NULL. */
-tri_status tri_safetensors_write(const char *path, const tri_stored_tensor *tensors, int count,
-                                 const char *const *metadata);
-
 #endif

@@ -7,7 +7,6 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "base/fs.h"
 #include "base/json.h"
 #include "checkpoint/file_writer.h"
 
@@ -107,40 +106,5 @@ tri_status tri_safetensors_put_header(tri_file_writer *writer, const char *path,
     if (status == TRI_OK)
         status = tri_file_writer_put(writer, header.text, header.nbytes);
     tri_string_fini(&header);
-    return status;
-}
-
-static tri_status put_file(tri_file_writer *writer, const char *path, const tri_stored_tensor *tensors, int count,
-                           const char *const *metadata)
-{
-    TRI_TRY(tri_safetensors_put_header(writer, path, tensors, count, metadata));
-    for (int i = 0; i < count; i++)
-        TRI_TRY(tri_file_writer_put(writer, tensors[i].bytes, tensors[i].nbytes));
-    return TRI_OK;
-}
-
-static tri_status write_file(const char *path, const tri_stored_tensor *tensors, int count, const char *const *metadata)
-{
-    tri_file_writer *writer;
-    TRI_TRY(tri_file_writer_open(path, &writer));
-    tri_status status = put_file(writer, path, tensors, count, metadata);
-    if (status == TRI_OK)
-        return tri_file_writer_close(writer);
-    tri_file_writer_abandon(writer);
-    return status;
-}
-
-tri_status tri_safetensors_write(const char *path, const tri_stored_tensor *tensors, int count,
-                                 const char *const *metadata)
-{
-    char *temporary = tri_format("%s.tmp", path);
-    if (temporary == NULL)
-        return TRI_ENOMEM;
-    tri_status status = write_file(temporary, tensors, count, metadata);
-    if (status == TRI_OK)
-        status = tri_file_rename(temporary, path);
-    if (status != TRI_OK)
-        tri_file_discard(temporary, status);
-    tri_free(temporary);
     return status;
 }

@@ -38,7 +38,7 @@ struct launch {
     sigset_t mask_before;
     rlim_t files_before;
     int subreaper_before;
-    bool is_blocked, stopping, killing, signal_passed, quiet;
+    bool stopping, killing, signal_passed, quiet;
     int64_t restarted; /* processes, so far */
     char shared[200];  /* the error with which all ranks ended together before they were started again */
     int asked;         /* steps that a rank shall be asked to trace; 0: nobody wants that */

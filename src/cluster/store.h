@@ -3,8 +3,8 @@
  * store.h: a small shared table of names and bytes by which ranks find each other.
  *
  * One table per kind: tcp (a server in the launcher or in rank 0), file (a shared folder), etcd (a cluster that
- * outlives its members), memory (ranks of one process), and `prefix` wraps any. Keys: at most 255 bytes of
- * [A-Za-z0-9_./-]; values: at most 1 MiB. Every call has a deadline on the tri_now_ns() scale.
+ * outlives its members), memory (ranks of one process). Keys: at most 255 bytes of [A-Za-z0-9_./-]; values: at most
+ * 1 MiB. Every call has a deadline on the tri_now_ns() scale.
  */
 #ifndef TRI_CLUSTER_STORE_H
 #define TRI_CLUSTER_STORE_H
@@ -56,8 +56,6 @@ typedef struct tri_store_opening {
 } tri_store_opening;
 tri_status tri_store_open_as(const char *url, const char *token, tri_store_opening *opening, int64_t deadline_ns,
                              tri_store **out);
-/* Puts "<prefix>/" before each key. Takes inner. */
-tri_status tri_store_prefix(tri_store *inner, const char *prefix, tri_store **out);
 /* One that the threads of this process, or the fibers of a simulation, share. */
 tri_status tri_store_memory(tri_store **out);
 

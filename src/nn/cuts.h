@@ -49,8 +49,6 @@ typedef struct tri_stages {
 
 /* Costs are seconds where all sections were measured, else flops. */
 double tri_section_cost(const tri_sections *sections, int section);
-/* Sum of the costs of a stage's sections. */
-double tri_stage_cost(const tri_sections *sections, const tri_stages *stages, int stage);
 /* Stages for this many ranks, `each` for every one (stage s is rank s % ranks's). The most expensive rank is as cheap
  * as can be; of those that are nearly as cheap the stages whose cuts are crossed by few bytes. TRI_ECONFIG when there
  * are more stages than sections. */

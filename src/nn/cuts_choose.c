@@ -24,16 +24,6 @@ double tri_section_cost(const tri_sections *sections, int section)
     return measured ? sections->items[section].seconds : sections->items[section].flops;
 }
 
-double tri_stage_cost(const tri_sections *sections, const tri_stages *stages, int stage)
-{
-    double cost = 0;
-    for (int s = 0; s < sections->count; s++)
-        if (sections->items[s].first_node >= stages->first_node[stage] &&
-            sections->items[s].first_node < stages->first_node[stage + 1])
-            cost += tri_section_cost(sections, s);
-    return cost;
-}
-
 /* best[k][s]: of the sections [s, end) in k stages; from[k][s]: where the second of them begins. */
 typedef struct choice {
     const tri_sections *sections;
@@ -78,14 +68,6 @@ static void choice_run(const choice *v, double limit)
     for (int k = 1; k <= v->stages; k++)
         for (int first = v->count; first >= 0; first--)
             best_find(v, k, first, limit);
-}
-
-/* first[s]: the first section of stage s. */
-static void choice_read(const choice *v, int *first)
-{
-    for (int k = v->stages, at = 0; k > 0; at = v->from[k * (v->count + 1) + at], k--)
-        first[v->stages - k] = at;
-    first[v->stages] = v->count;
 }
 
 /* --- ranks with several stages --- */
@@ -138,7 +120,10 @@ static void choice_make(const choice *v, int ranks, tri_stages *out)
     choice_run(v, INFINITY);
     /* Where nothing has a cost, whatever is cut is as good. */
     choice_run(v, fmin(*best_of(v, v->stages, 0) * NEARLY, DBL_MAX));
-    choice_read(v, out->first_node);
+    /* first[s]: the first section of stage s. */
+    for (int k = v->stages, at = 0; k > 0; at = v->from[k * (v->count + 1) + at], k--)
+        out->first_node[v->stages - k] = at;
+    out->first_node[v->stages] = v->count;
     if (v->stages > ranks)
         cuts_move(v, out->first_node, ranks);
     out->count = v->stages;

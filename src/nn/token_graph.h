@@ -36,8 +36,6 @@ tri_status tri_token_graph_load(tri_token_graph *graph, const tri_weights_source
 
 /* Size of the vocabulary. */
 int64_t tri_token_graph_words(const tri_token_graph *graph);
-/* Bytes of weights, and of keys and values. */
-void tri_token_graph_memory(const tri_token_graph *graph, size_t *weights_nbytes, size_t *kept_nbytes);
 
 /* Tokens that go on a sequence: place of the first, 0: the sequence starts again. */
 typedef struct tri_token_span {

@@ -11,11 +11,6 @@ tri_status tri_optim_rows_init(tri_optim_rows *rows, const tri_optim_config *con
     return optim_ops_find(config, &rows->ops);
 }
 
-const char *tri_optim_rows_state_name(const tri_optim_rows *rows, int index)
-{
-    return index >= 0 && index < TRI_OPTIM_MAX_STATE ? rows->ops->state[index] : NULL;
-}
-
 float tri_optim_rows_initial(const tri_optim_rows *rows, int index)
 {
     return optim_state_initial(rows->ops, &rows->config, index);

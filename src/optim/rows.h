@@ -19,8 +19,6 @@ typedef struct tri_optim_rows {
 
 /* config is copied. TRI_ECONFIG: there is no such optimizer, or its options contradict each other. */
 tri_status tri_optim_rows_init(tri_optim_rows *rows, const tri_optim_config *config);
-/* NULL past the last. */
-const char *tri_optim_rows_state_name(const tri_optim_rows *rows, int index);
 /* What all elements of a state array begin with. */
 float tri_optim_rows_initial(const tri_optim_rows *rows, int index);
 /* The figures of the steps that follow (buffer_scale means nothing here). */

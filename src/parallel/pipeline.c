@@ -359,11 +359,6 @@ void tri_pipeline_loss_scale(tri_pipeline *pipeline, float scale)
         tri_graph_loss_scale(pipeline->chunks[c].graph, scale);
 }
 
-const tri_pipe_schedule *tri_pipeline_schedule(const tri_pipeline *pipeline)
-{
-    return pipeline->train.schedule.ranks > 0 ? &pipeline->train.schedule : &pipeline->evaluate.schedule;
-}
-
 double tri_pipeline_flops(const tri_pipeline *pipeline)
 {
     double flops = 0;

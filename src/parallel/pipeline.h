@@ -85,7 +85,6 @@ tri_pipeline_times tri_pipeline_last_times(const tri_pipeline *pipeline);
 /* times[rank]; the share of all ranks' time in which they computed nothing is the bubble. */
 tri_status tri_pipeline_gather_times(tri_pipeline *pipeline, tri_pipeline_times *times, double *bubble);
 
-const tri_pipe_schedule *tri_pipeline_schedule(const tri_pipeline *pipeline);
 /* Floating point operations of one sample in this rank's stages (tri_graph_flops()). */
 double tri_pipeline_flops(const tri_pipeline *pipeline);
 

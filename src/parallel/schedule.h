@@ -61,8 +61,6 @@ typedef struct tri_pipe_schedule_costs {
 double tri_pipe_schedule_play(const tri_pipe_schedule *schedule, const tri_pipe_schedule_costs *costs, double *ends);
 /* Share of the ranks' time in that run in which they compute nothing. */
 double tri_pipe_schedule_bubble(const tri_pipe_schedule *schedule, const tri_pipe_schedule_costs *costs);
-/* One line a rank: what it does when, forward 1 and backward 2. */
-tri_status tri_pipe_schedule_print(const tri_pipe_schedule *schedule, tri_string *out);
 
 /* Of chunk `chunk`'s rank: where its forward, or backward, of a micro-batch stands among the rank's messages as a
  * receive; -1: nothing is received. */

@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * schedule_play.c: runs of a schedule on paper: when each action ends, the order of messages that follows, how many of
- * them need room at once, and a picture.
+ * schedule_play.c: runs of a schedule on paper: when each action ends, the order of messages that follows and how
+ * many of them need room at once.
  */
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/status.h"
 #include "parallel/schedule_impl.h"
@@ -210,39 +208,5 @@ tri_status tri_pipe_schedule_messages_make(tri_pipe_schedule *schedule)
         status = buffers_count(schedule, r);
     tri_free(ends);
     tri_free(all);
-    return status;
-}
-
-/* --- a picture --- */
-
-static tri_status row_print(const tri_pipe_schedule *s, int rank, double *ends, double total, tri_string *out)
-{
-    int now = 0;
-    TRI_TRY(tri_string_appendf(out, "rank %-3d|", rank));
-    for (int i = 0; i < s->action_count; i++) {
-        tri_pipe_action a = s->actions[rank][i];
-        int end = (int)*end_of(s, ends, a.chunk, a.backward, a.micro), begin = end - (a.backward ? 2 : 1);
-        for (; now < begin; now++)
-            TRI_TRY(tri_string_append(out, "    ."));
-        char text[24] = {a.backward ? 'b' : 'f', 0};
-        snprintf(text + 1, sizeof(text) - 1, "%d", a.micro);
-        if (s->each > 1)
-            snprintf(text + strlen(text), sizeof(text) - strlen(text), "%c", 'a' + a.chunk / s->ranks % 26);
-        TRI_TRY(tri_string_appendf(out, " %-4s%s", text, a.backward ? "-----" : ""));
-        now = end;
-    }
-    for (; now < (int)total; now++)
-        TRI_TRY(tri_string_append(out, "    ."));
-    return tri_string_append(out, "\n");
-}
-
-tri_status tri_pipe_schedule_print(const tri_pipe_schedule *schedule, tri_string *out)
-{
-    double *ends, total;
-    TRI_TRY(even_ends(schedule, &ends, &total));
-    tri_status status = TRI_OK;
-    for (int r = 0; status == TRI_OK && r < schedule->ranks; r++)
-        status = row_print(schedule, r, ends, total, out);
-    tri_free(ends);
     return status;
 }

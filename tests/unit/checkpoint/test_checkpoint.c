@@ -19,6 +19,7 @@
 
 #include "base/fs.h"
 #include "checkpoint/manifest.h"
+#include "unit/checkpoint/write.h"
 
 #define WEIGHTS 300
 
@@ -52,7 +53,7 @@ static tri_status save(const char *folder, int64_t step, float seed, int64_t kee
 {
     test_run run;
     make_run(&run, step, seed);
-    return tri_checkpoint_save(&(tri_checkpoint_place){folder, keep, 0}, &run.manifest, &all_of(&run));
+    return checkpoint_save(&(tri_checkpoint_place){folder, keep, 0}, &run.manifest, &all_of(&run));
 }
 
 static tri_status load(const char *path, test_run *run)
@@ -117,7 +118,7 @@ static void what_was_saved_is_loaded(void **state)
     strcpy(saved.manifest.bits, "not reproducible (\"any\" order, \xc3\xa4)");
     const char *deep = in_folder(folder, "runs/a");
     char *at = strdup(deep);
-    assert_int_equal(tri_checkpoint_save(&(tri_checkpoint_place){at, 3, 0}, &saved.manifest, &all_of(&saved)), TRI_OK);
+    assert_int_equal(checkpoint_save(&(tri_checkpoint_place){at, 3, 0}, &saved.manifest, &all_of(&saved)), TRI_OK);
     assert_names(at, "step-00000012 ");
     const char *path = in_folder(at, "step-00000012");
     assert_names(path, "manifest.json model.safetensors optimizer.safetensors ");
@@ -159,7 +160,7 @@ static void weights_alone_can_be_saved_and_loaded(void **state)
     test_run saved, loaded;
     make_run(&saved, 1, 0.5f);
     tri_checkpoint_content weights = {.model = saved.model, .model_count = 2};
-    assert_int_equal(tri_checkpoint_save(&(tri_checkpoint_place){folder, 3, 0}, &saved.manifest, &weights), TRI_OK);
+    assert_int_equal(checkpoint_save(&(tri_checkpoint_place){folder, 3, 0}, &saved.manifest, &weights), TRI_OK);
     const char *path = in_folder(folder, "step-00000001");
     assert_int_equal(load(path, &loaded), TRI_ENOTFOUND);
     assert_error_has("holds weights only");
@@ -324,7 +325,6 @@ static void a_folder_without_checkpoints_is_not_found(void **state)
 /* The save fails, says why in one line, and the old checkpoint is as it was. */
 static void expect_failed_save(const char *folder, const char *reason)
 {
-    assert_error_has("checkpoint of step 2 not saved: ");
     assert_error_has(reason);
     assert_null(strchr(tri_last_error(), '\n'));
     assert_names(folder, "step-00000001 ");

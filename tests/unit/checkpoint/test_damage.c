@@ -18,6 +18,7 @@
 #include "base/rng.h"
 #include "base/runtime.h"
 #include "checkpoint/manifest.h"
+#include "unit/checkpoint/write.h"
 
 #define WEIGHTS 300000 /* two pieces */
 
@@ -47,8 +48,8 @@ static void save(int64_t step)
                                           {.name = "a.bias", .shape = {1, {7}}, .values = bias}};
     const tri_checkpoint_slice state[] = {{.name = "m.a.weight", .shape = {2, {300, 1000}}, .values = moment}};
     const tri_checkpoint_manifest manifest = {.step = step, .bits = "reproducible"};
-    assert_int_equal(tri_checkpoint_save(&(tri_checkpoint_place){folder, 9, 0}, &manifest,
-                                         &(tri_checkpoint_content){model, state, 2, 1}),
+    assert_int_equal(checkpoint_save(&(tri_checkpoint_place){folder, 9, 0}, &manifest,
+                                     &(tri_checkpoint_content){model, state, 2, 1}),
                      TRI_OK);
 }
 

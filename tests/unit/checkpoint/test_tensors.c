@@ -16,6 +16,7 @@
 #include "checkpoint/tensor_save.h"
 #include "checkpoint/tensor_set.h"
 #include "tensor/reduce.h"
+#include "unit/checkpoint/write.h"
 
 static char folder[64];
 
@@ -44,7 +45,7 @@ static void file_write(const char *name, const char *const *tensors, int count)
     tri_stored_tensor stored[4];
     for (int i = 0; i < count; i++)
         stored[i] = (tri_stored_tensor){tensors[i], TRI_F32, {1, {2}}, values, sizeof(values)};
-    assert_int_equal(tri_safetensors_write(path_of(name), stored, count, NULL), TRI_OK);
+    assert_int_equal(safetensors_write(path_of(name), stored, count, NULL), TRI_OK);
 }
 
 static void index_write(const char *text)

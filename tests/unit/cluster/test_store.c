@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * test_store.c: what every store promises (tcp, file, prefix), and what a hostile client cannot do to the server.
+ * test_store.c: what every store promises (tcp, file), and what a hostile client cannot do to the server.
  */
 #include <arpa/inet.h>
 #include <poll.h>
@@ -238,23 +238,6 @@ static void etcd_adds_atomically_and_waits(void **state)
     assert_true(after >= THREADS * ADDS); /* one whose answer is late is said twice */
     assert_int_equal(tri_store_clear(store, soon()), TRI_OK);
     tri_store_close(store);
-}
-
-static void a_prefix_separates_tables(void **state)
-{
-    place at = tcp_place();
-    tri_store *plain, *inner, *prefixed;
-
-    (void)state;
-    assert_int_equal(tri_store_open(at.url, "secret", soon(), &plain), TRI_OK);
-    assert_int_equal(tri_store_open(at.url, "secret", soon(), &inner), TRI_OK);
-    assert_int_equal(tri_store_prefix(inner, "job/1", &prefixed), TRI_OK);
-    contract_check(prefixed);
-    assert_int_equal(tri_store_set(prefixed, "x", "y", 1, soon()), TRI_OK);
-    value_check(plain, "job/1/x", "y", 1);
-    tri_store_close(prefixed);
-    tri_store_close(plain);
-    place_fini(&at);
 }
 
 static void concurrent_check(place at)
@@ -709,7 +692,6 @@ int main(void)
         cmocka_unit_test(every_store_keeps_the_contract),
         cmocka_unit_test(etcd_keeps_the_contract),
         cmocka_unit_test(etcd_adds_atomically_and_waits),
-        cmocka_unit_test(a_prefix_separates_tables),
         cmocka_unit_test(adding_is_atomic),
         cmocka_unit_test(a_wrong_token_is_refused_at_once),
         cmocka_unit_test(strangers_are_named_but_not_one_by_one),

@@ -14,6 +14,7 @@
 #include "interop/convert.h"
 #include "interop/pretrained.h"
 #include "tensor/reduce.h"
+#include "unit/checkpoint/write.h"
 
 static const char *fixtures;
 static char folder[64];
@@ -124,7 +125,7 @@ static void write_mixed(tri_pretrained *source, const char *path, uint16_t halve
         tensors[i].bytes = halves[i];
         tensors[i].nbytes /= 2;
     }
-    assert_int_equal(tri_safetensors_write(path, tensors, count, NULL), TRI_OK);
+    assert_int_equal(safetensors_write(path, tensors, count, NULL), TRI_OK);
 }
 
 static void each_tensor_keeps_its_type_there_and_back(void **state)
@@ -227,7 +228,7 @@ static void files_may_lack_the_prefix_and_hold_masks(void **state)
     tensors[count++] = (tri_stored_tensor){"h.0.attn.masked_bias", TRI_F32, {0, {0}}, &small, 4};
     folder_make();
     snprintf(path, sizeof(path), "%s/model.safetensors", folder);
-    assert_int_equal(tri_safetensors_write(path, tensors, count, NULL), TRI_OK);
+    assert_int_equal(safetensors_write(path, tensors, count, NULL), TRI_OK);
     snprintf(path, sizeof(path), "%s/config.json", folder);
     assert_int_equal(tri_fs_write_atomic(path, config, strlen(config)), TRI_OK);
     other = open_at(folder, ".");
@@ -270,7 +271,7 @@ static void write_with_head(const char *fixture, const char *embedding, int64_t 
     }
     folder_make();
     snprintf(path, sizeof(path), "%s/model.safetensors", folder);
-    assert_int_equal(tri_safetensors_write(path, tensors, count + 1, NULL), TRI_OK);
+    assert_int_equal(safetensors_write(path, tensors, count + 1, NULL), TRI_OK);
     snprintf(path, sizeof(path), "%s/config.json", folder);
     assert_int_equal(tri_fs_write_atomic(path, config, strlen(config)), TRI_OK);
     tri_free(config);

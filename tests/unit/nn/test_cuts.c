@@ -12,6 +12,17 @@ static void sections_open(tri_model *model, tri_sections *sections)
     OK(tri_sections_find(model, &config, sections));
 }
 
+/* Of the sections of a stage. */
+static double stage_cost(const tri_sections *sections, const tri_stages *stages, int stage)
+{
+    double cost = 0;
+    for (int s = 0; s < sections->count; s++)
+        if (sections->items[s].first_node >= stages->first_node[stage] &&
+            sections->items[s].first_node < stages->first_node[stage + 1])
+            cost += tri_section_cost(sections, s);
+    return cost;
+}
+
 static void sections_cover_the_model_and_its_work(void **state)
 {
     (void)state;
@@ -84,13 +95,12 @@ static void the_most_expensive_stage_is_as_cheap_as_can_be(void **state)
         OK(tri_stages_choose(&sections, 3, 1, &stages));
         double most = 0, least = INFINITY;
         for (int s = 0; s < 3; s++)
-            most = fmax(most, tri_stage_cost(&sections, &stages, s));
+            most = fmax(most, stage_cost(&sections, &stages, s));
         for (int a = 1; a < COUNT; a++)
             for (int b = a + 1; b < COUNT; b++) {
                 tri_stages other = {3, {0, 10 * a, 10 * b, 10 * COUNT}};
-                least =
-                    fmin(least, fmax(tri_stage_cost(&sections, &other, 0),
-                                     fmax(tri_stage_cost(&sections, &other, 1), tri_stage_cost(&sections, &other, 2))));
+                least = fmin(least, fmax(stage_cost(&sections, &other, 0),
+                                         fmax(stage_cost(&sections, &other, 1), stage_cost(&sections, &other, 2))));
             }
         assert_true(most >= least && most <= 1.021 * least);
     }
@@ -114,7 +124,7 @@ static void ranks_with_several_stages_are_balanced(void **state)
         OK(tri_stages_choose(&sections, 2, each, &stages));
         assert_int_equal(stages.count, 2 * each);
         for (int s = 0; s < stages.count; s++) {
-            ranks[s % 2] += tri_stage_cost(&sections, &stages, s);
+            ranks[s % 2] += stage_cost(&sections, &stages, s);
             assert_true(stages.first_node[s] < stages.first_node[s + 1]);
         }
         assert_true(fmax(ranks[0], ranks[1]) <= 28.0 + 1);

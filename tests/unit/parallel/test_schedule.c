@@ -180,19 +180,6 @@ static void an_expensive_stage_makes_the_others_wait(void **state)
     tri_pipe_schedule_fini(&s);
 }
 
-static void a_schedule_is_printed_as_a_picture(void **state)
-{
-    (void)state;
-    tri_pipe_schedule s;
-    tri_string text = {0};
-    OK(tri_pipe_schedule_make(TRI_PIPE_1F1B, 2, 1, 2, true, &s));
-    OK(tri_pipe_schedule_print(&s, &text));
-    assert_string_equal(tri_string_text(&text), "rank 0  | f0   f1      .    . b0  -----    . b1  -----\n"
-                                                "rank 1  |    . f0   b0  ----- f1   b1  -----    .    .\n");
-    tri_string_fini(&text);
-    tri_pipe_schedule_fini(&s);
-}
-
 static void tables_that_cannot_run_are_found(void **state)
 {
     (void)state;
@@ -233,7 +220,6 @@ int main(void)
         cmocka_unit_test(bubbles_are_those_of_the_papers),
         cmocka_unit_test(what_comes_after_a_message_makes_nobody_wait),
         cmocka_unit_test(an_expensive_stage_makes_the_others_wait),
-        cmocka_unit_test(a_schedule_is_printed_as_a_picture),
         cmocka_unit_test(tables_that_cannot_run_are_found),
         cmocka_unit_test(what_does_not_fit_is_refused_with_words),
     };

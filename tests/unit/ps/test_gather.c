@@ -213,46 +213,28 @@ static void a_sum_goes_on_elsewhere_from_its_bytes(void **state)
     tri_string_fini(&again);
 }
 
-static void rows_of_equal_keys_become_one_in_their_order(void **state)
+static void keys_are_sorted_and_equal_ones_keep_their_order(void **state)
 {
     (void)state;
     rig_random random = {{8, 4}, 0};
     enum { COUNT = 3000 };
-    static uint64_t keys[COUNT], merged[COUNT];
-    static float rows[COUNT][DIM], sums[COUNT][DIM];
+    static ps_pair pairs[2 * COUNT];
     for (int wide = 0; wide < 2; wide++) {
-        int64_t count;
-        for (int i = 0; i < COUNT; i++) {
-            keys[i] = rig_below(&random, 500) * (wide ? UINT64_C(0x9e3779b97f4a7c15) : 1);
-            for (int e = 0; e < DIM; e++)
-                rows[i][e] = rig_normal(&random);
+        uint64_t sum = 0;
+        for (uint32_t i = 0; i < COUNT; i++) {
+            pairs[i] = (ps_pair){rig_below(&random, 500) * (wide ? UINT64_C(0x9e3779b97f4a7c15) : 1), 7, i};
+            sum += pairs[i].key * (i + 1);
         }
-        OK(ps_rows_merge(keys, rows[0], COUNT, DIM, merged, sums[0], &count));
-        int64_t distinct = 0;
-        for (int i = 0; i < COUNT; i++) {
-            bool first = true;
-            float sum[DIM];
-            for (int j = 0; j < COUNT; j++) {
-                if (keys[j] != keys[i])
-                    continue;
-                first = first && j >= i;
-                for (int e = 0; e < DIM; e++)
-                    sum[e] = j == i && first ? rows[j][e] : sum[e] + rows[j][e];
-            }
-            if (!first)
-                continue;
-            int64_t at = 0;
-            while (at < count && merged[at] != keys[i])
-                at++;
-            assert_true(at < count && (at == 0 || merged[at - 1] < merged[at]));
-            assert_memory_equal(sums[at], sum, sizeof(sum));
-            distinct++;
+        ps_pairs_sort(pairs, pairs + COUNT, COUNT);
+        for (uint32_t i = 0; i < COUNT; i++) {
+            sum -= pairs[i].key * (pairs[i].at + 1);
+            assert_int_equal(pairs[i].part, 7);
+            assert_true(i == 0 || pairs[i - 1].key < pairs[i].key ||
+                        (pairs[i - 1].key == pairs[i].key && pairs[i - 1].at < pairs[i].at));
         }
-        assert_int_equal(count, distinct);
+        assert_int_equal(sum, 0);
     }
-    int64_t count;
-    OK(ps_rows_merge(NULL, NULL, 0, DIM, NULL, NULL, &count));
-    assert_int_equal(count, 0);
+    ps_pairs_sort(pairs, pairs, 0);
 }
 
 static void running_out_of_memory_loses_nothing(void **state)
@@ -291,7 +273,7 @@ int main(void)
         cmocka_unit_test(what_is_dropped_is_left_out),
         cmocka_unit_test(what_overlaps_or_cannot_be_is_refused),
         cmocka_unit_test(a_sum_goes_on_elsewhere_from_its_bytes),
-        cmocka_unit_test(rows_of_equal_keys_become_one_in_their_order),
+        cmocka_unit_test(keys_are_sorted_and_equal_ones_keep_their_order),
         cmocka_unit_test(running_out_of_memory_loses_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
