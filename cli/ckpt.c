@@ -165,14 +165,6 @@ static bool entry_is_gone(const ckpt_entry *entry)
     return entry->damages.count > 0 && !tri_fs_exists(entry->path);
 }
 
-static void entry_json(tri_json *json, const ckpt_entry *entry)
-{
-    tri_json_text(json, "path", entry->path);
-    tri_json_int(json, "step", entry->step);
-    tri_json_int(json, "nbytes", (int64_t)entry->nbytes);
-    tri_json_bool(json, "whole", entry->damages.count == 0);
-}
-
 /* --- verify, list --- */
 
 static tri_status entry_list(const ckpt_entry *entry, tri_json *list)
@@ -181,7 +173,10 @@ static tri_status entry_list(const ckpt_entry *entry, tri_json *list)
     for (size_t i = 0; i < entry->damages.count; i++)
         tri_json_text(&damages, NULL, damage_at(entry, i));
     tri_json_end(&damages);
-    entry_json(&object, entry);
+    tri_json_text(&object, "path", entry->path);
+    tri_json_int(&object, "step", entry->step);
+    tri_json_int(&object, "nbytes", (int64_t)entry->nbytes);
+    tri_json_bool(&object, "whole", entry->damages.count == 0);
     return tri_json_end(&object);
 }
 

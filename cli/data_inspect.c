@@ -8,8 +8,6 @@
 #include <string.h>
 
 #include "base/json.h"
-#include "cli/command.h"
-#include "data/formats.h"
 #include "data/images/images.h"
 #include "data/tables/table.h"
 

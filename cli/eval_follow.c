@@ -49,9 +49,13 @@ static tri_status pause(const follow *at)
                     at->run, at->patience_s);
 }
 
-/* The last step is known from the training data, whose samples are counted and not read. */
-static tri_status last_step_find(follow *at)
+/* The first checkpoint makes the job. */
+static tri_status job_open(follow *at, const char *const *overrides)
 {
+    tri_trained_setup setup = {.trained = &at->trained, .overrides = overrides};
+    TRI_TRY(tri_trained_open(&setup, &at->job));
+    TRI_TRY_IN(tri_job_open_evaluation(at->job, tri_job_evaluated_part(at->job)), "while opening the data to evaluate");
+    /* The last step is known from the training data, whose samples are counted and not read. */
     tri_dataset *dataset;
     const tri_train_config *train = &at->job->config.train;
     tri_sampler sampler = at->job->sampler;
@@ -63,15 +67,6 @@ static tri_status last_step_find(follow *at)
     if (train->steps > 0 && train->steps < at->last_step)
         at->last_step = train->steps;
     return TRI_OK;
-}
-
-/* The first checkpoint makes the job. */
-static tri_status job_open(follow *at, const char *const *overrides)
-{
-    tri_trained_setup setup = {.trained = &at->trained, .overrides = overrides};
-    TRI_TRY(tri_trained_open(&setup, &at->job));
-    TRI_TRY_IN(tri_job_open_evaluation(at->job, tri_job_evaluated_part(at->job)), "while opening the data to evaluate");
-    return last_step_find(at);
 }
 
 static tri_status tell(const follow *at)

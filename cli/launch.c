@@ -4,9 +4,6 @@
  */
 #include "cluster/launch.h"
 
-#include <stdio.h>
-#include <string.h>
-
 #include "base/ask.h"
 #include "cli/command.h"
 

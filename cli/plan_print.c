@@ -8,7 +8,6 @@
 
 #include "base/json.h"
 #include "cli/plan.h"
-#include "kernel/kernel.h"
 
 #define MANY_ROWS 12
 

@@ -14,7 +14,6 @@
 
 #include "base/containers.h"
 #include "base/path.h"
-#include "data/data.h"
 #include "data/npy.h"
 #include "tensor/reduce.h"
 

@@ -6,7 +6,6 @@
 #include "cli/sim.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -135,24 +134,6 @@ static tri_status read_figures(sim_plan *plan, char **settings, int count)
     return TRI_OK;
 }
 
-static tri_status read_lists(sim_plan *plan)
-{
-    TRI_TRY(tri_flag_sizes("--ranks", given.ranks ? given.ranks : "8,64", plan->ranks, TRI_COUNT_OF(plan->ranks),
-                           &plan->ranks_count));
-    for (int i = 0; i < plan->ranks_count; i++) {
-        if (plan->ranks[i] < 1 || plan->ranks[i] > RANKS_MAX)
-            return tri_fail(TRI_ECONFIG, "--ranks wants numbers from 1 to %d, found %lld", RANKS_MAX,
-                            (long long)plan->ranks[i]);
-        if (plan->op->min_pair && plan->ranks[i] < 2)
-            return tri_fail(TRI_ECONFIG, "%s wants at least 2 ranks, found 1", plan->op->name);
-    }
-    plan->sizes_count = 1;
-    if (plan->op->expect) /* others move no data */
-        TRI_TRY(tri_flag_sizes("--sizes", given.sizes ? given.sizes : "1k,1M", plan->sizes, TRI_COUNT_OF(plan->sizes),
-                               &plan->sizes_count));
-    return TRI_OK;
-}
-
 static tri_status algorithm_check(const sim_plan *plan)
 {
     const char *names[32], *nearest, *name;
@@ -178,7 +159,19 @@ static tri_status read_plan(sim_plan *plan, char **argv, int count)
         return tri_fail(TRI_ECONFIG, "want an operation, such as all_reduce (--help lists them)");
     TRI_TRY(op_find(argv[0], &plan->op));
     TRI_TRY(read_figures(plan, argv + 1, count - 1));
-    TRI_TRY(read_lists(plan));
+    TRI_TRY(tri_flag_sizes("--ranks", given.ranks ? given.ranks : "8,64", plan->ranks, TRI_COUNT_OF(plan->ranks),
+                           &plan->ranks_count));
+    for (int i = 0; i < plan->ranks_count; i++) {
+        if (plan->ranks[i] < 1 || plan->ranks[i] > RANKS_MAX)
+            return tri_fail(TRI_ECONFIG, "--ranks wants numbers from 1 to %d, found %lld", RANKS_MAX,
+                            (long long)plan->ranks[i]);
+        if (plan->op->min_pair && plan->ranks[i] < 2)
+            return tri_fail(TRI_ECONFIG, "%s wants at least 2 ranks, found 1", plan->op->name);
+    }
+    plan->sizes_count = 1;
+    if (plan->op->expect) /* others move no data */
+        TRI_TRY(tri_flag_sizes("--sizes", given.sizes ? given.sizes : "1k,1M", plan->sizes, TRI_COUNT_OF(plan->sizes),
+                               &plan->sizes_count));
     TRI_TRY(algorithm_check(plan));
     if (given.seed)
         TRI_TRY(tri_flag_int("--seed", given.seed, 0, INT64_MAX, &seed));
@@ -190,13 +183,6 @@ static tri_status read_plan(sim_plan *plan, char **argv, int count)
 }
 
 /* ---- printing */
-
-static void print_title(void)
-{
-    if (!given.json)
-        printf("%-15s %5s %10s %-14s %12s %12s %9s %7s %8s %12s %5s\n", "op", "ranks", "bytes", "algorithm", "time us",
-               "price us", "bus GB/s", "steps", "messages", "sent bytes", "wrong");
-}
 
 /* What the elements come to: whole ones, and the same number for each rank. */
 static int64_t bytes_of(const sim_case *one)
@@ -269,22 +255,16 @@ static tri_status memory_check(const sim_case *one)
                     one->op->name, (long long)one->nbytes, one->ranks, wants / 0x1p30, limit / 0x1p30);
 }
 
-static void hint_replay(const sim_case *one)
+static tri_status run_case(sim_case *one)
 {
+    sim_result result;
     char hint[160];
 
+    TRI_TRY(memory_check(one));
     snprintf(hint, sizeof(hint),
              "replay: trireme sim %s --ranks %d --sizes %lld --algorithm %s --seed %llu, other flags as given",
              one->op->name, one->ranks, (long long)one->nbytes, one->algorithm, (unsigned long long)one->seed);
     tri_command_hint_set(hint);
-}
-
-static tri_status run_case(sim_case *one)
-{
-    sim_result result;
-
-    TRI_TRY(memory_check(one));
-    hint_replay(one);
     TRI_TRY_IN(sim_run(one, &result), "%s of %lld bytes by %s on %d ranks, seed %llu", one->op->name,
                (long long)one->nbytes, one->algorithm, one->ranks, (unsigned long long)one->seed);
     TRI_TRY(print_row(one, &result));
@@ -301,7 +281,9 @@ static tri_status run_plan(sim_plan *plan)
     bool all = !given.algorithm || strcmp(given.algorithm, "all") == 0;
     const char *name;
 
-    print_title();
+    if (!given.json)
+        printf("%-15s %5s %10s %-14s %12s %12s %9s %7s %8s %12s %5s\n", "op", "ranks", "bytes", "algorithm", "time us",
+               "price us", "bus GB/s", "steps", "messages", "sent bytes", "wrong");
     for (int r = 0; r < plan->ranks_count; r++) {
         for (int s = 0; s < plan->sizes_count; s++) {
             for (int i = 0; (name = tri_comm_algorithm_name(plan->op->op, i)); i++) {

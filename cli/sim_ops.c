@@ -2,7 +2,6 @@
  *
  * sim_ops.c: the operations of `trireme sim`: how each is called, and what must come out. A new one is a row.
  */
-#include <string.h>
 
 #include "base/memory.h"
 #include "cli/sim.h"

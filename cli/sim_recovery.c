@@ -4,7 +4,6 @@
  * stopped, cut off, sent away and joined by others; what must hold is looked at in every step.
  */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/log.h"
@@ -56,18 +55,6 @@ static tri_status number_read(const char *flag, const char *text, int64_t otherw
     return text ? tri_flag_int(flag, text, low, high, out) : TRI_OK;
 }
 
-static tri_status layout_read(recovery *all)
-{
-    const char *name = given.layout ? given.layout : "data";
-    all->by_seed = strcmp(name, "all") == 0;
-    all->one.layout = all->by_seed ? &fleet_layouts[0] : fleet_layout_find(name);
-    if (!all->one.layout)
-        return tri_fail(TRI_ECONFIG,
-                        "--layout wants data, zero1, zero2, zero3, stages, tensor, mesh or all, found '%s'", name);
-    all->references = tri_alloc_zero((size_t)fleet_layout_count, sizeof(*all->references));
-    return all->references ? TRI_OK : TRI_ENOMEM;
-}
-
 /* Every other seed of each layout has a folder, if disks may be full. */
 static bool saves_by_seed(const recovery *all)
 {
@@ -91,7 +78,14 @@ static tri_status plan_read(recovery *all)
     all->one.faults = (int)faults;
     all->one.spares = (int)spares;
     all->one.stragglers = given.stragglers != NULL;
-    return layout_read(all);
+    const char *name = given.layout ? given.layout : "data";
+    all->by_seed = strcmp(name, "all") == 0;
+    all->one.layout = all->by_seed ? &fleet_layouts[0] : fleet_layout_find(name);
+    if (!all->one.layout)
+        return tri_fail(TRI_ECONFIG,
+                        "--layout wants data, zero1, zero2, zero3, stages, tensor, mesh or all, found '%s'", name);
+    all->references = tri_alloc_zero((size_t)fleet_layout_count, sizeof(*all->references));
+    return all->references ? TRI_OK : TRI_ENOMEM;
 }
 
 static void add(recovery *all, const fleet_result *one)

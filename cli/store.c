@@ -3,7 +3,6 @@
  * store.c: `trireme store`: the meeting point of a job whose workers are started, and started again, by somebody else.
  */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/log.h"

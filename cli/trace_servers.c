@@ -13,17 +13,6 @@
 #include "base/json.h"
 #include "cli/trace.h"
 
-static tri_status view_open(const tri_server_operations *operations, tri_servers_view *view)
-{
-    view->servers = tri_alloc_zero((size_t)operations->servers, sizeof(*view->servers));
-    view->waits = tri_alloc_zero((size_t)operations->workers, sizeof(*view->waits));
-    if (!view->servers || !view->waits)
-        return TRI_ENOMEM;
-    view->count = operations->servers;
-    view->workers = operations->workers;
-    return TRI_OK;
-}
-
 static int operation_order(const void *a, const void *b)
 {
     const tri_server_operation *one = a, *other = b;
@@ -50,7 +39,12 @@ tri_status tri_servers_reckon(tri_server_operations *operations, tri_servers_vie
 {
     if (operations->servers == 0)
         return TRI_OK;
-    TRI_TRY(view_open(operations, view));
+    view->servers = tri_alloc_zero((size_t)operations->servers, sizeof(*view->servers));
+    view->waits = tri_alloc_zero((size_t)operations->workers, sizeof(*view->waits));
+    if (!view->servers || !view->waits)
+        return TRI_ENOMEM;
+    view->count = operations->servers;
+    view->workers = operations->workers;
     double first = INFINITY, last = -INFINITY;
     for (size_t i = 0; i < operations->items.count; i++) {
         const tri_server_operation *operation = tri_vector_at(&operations->items, i);

@@ -4,7 +4,6 @@
  * screen can show, whatever the length of the run.
  */
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

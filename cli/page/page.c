@@ -5,7 +5,6 @@
 #include "cli/page/page.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/fs.h"
@@ -141,16 +140,6 @@ static void token_make(char hex[33])
         snprintf(hex + 2 * i, 3, "%02x", bytes[i]);
 }
 
-static tri_status token_check(const char *token)
-{
-    const size_t length = strlen(token);
-    if (length > 0 && (length < 8 || length > 64 ||
-                       strspn(token, "0123456789abcdefghijklmnopqrstuvwxyz"
-                                     "ABCDEFGHIJKLMNOPQRSTUVWXYZ-_") != length))
-        return tri_fail(TRI_ECONFIG, "--token wants 8 to 64 letters, digits, - or _, found %zu characters", length);
-    return TRI_OK;
-}
-
 static tri_status library_read(const char *name, tri_string *out)
 {
     char path[1300], *bytes;
@@ -194,7 +183,11 @@ tri_status tri_page_serve(const tri_page_place *at, char **folders, int count, c
         return tri_fail(TRI_ECONFIG, "want the folders of 1 to %d runs, found %d", TRI_PAGE_RUNS, count);
     token_make(made);
     const char *token = at->token ? at->token : made;
-    TRI_TRY(token_check(token));
+    const size_t length = strlen(token);
+    if (length > 0 && (length < 8 || length > 64 ||
+                       strspn(token, "0123456789abcdefghijklmnopqrstuvwxyz"
+                                     "ABCDEFGHIJKLMNOPQRSTUVWXYZ-_") != length))
+        return tri_fail(TRI_ECONFIG, "--token wants 8 to 64 letters, digits, - or _, found %zu characters", length);
     tri_page_server *server = tri_alloc_zero(1, sizeof(*server));
     tri_page_run *runs = tri_alloc_zero((size_t)count, sizeof(*runs));
     if (!server || !runs) {

@@ -2,7 +2,6 @@
  *
  * splits.c: where the time of each rank went, and what servers took and gave, by RUN/ranks: also of other hosts.
  */
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -2,9 +2,6 @@
  *
  * tell.c: what `trireme top` says where nobody looks at a screen: one line, or one object.
  */
-#include <math.h>
-#include <stdio.h>
-#include <string.h>
 
 #include "base/json.h"
 #include "cli/top/top.h"

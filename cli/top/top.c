@@ -11,7 +11,6 @@
 #include <unistd.h>
 
 #include "base/fs.h"
-#include "base/log.h"
 #include "base/runtime.h"
 #include "base/terminal.h"
 #include "cli/command.h"

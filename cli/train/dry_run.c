@@ -3,7 +3,6 @@
  * dry_run.c: `trireme train --dry-run`: the resolved configuration, and what a worker would need.
  */
 #include <stdio.h>
-#include <string.h>
 
 #include "cli/command.h"
 #include "cli/train/train.h"

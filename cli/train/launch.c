@@ -7,7 +7,6 @@
 
 #include "base/fs.h"
 #include "base/log.h"
-#include "base/runtime.h"
 #include "cli/command.h"
 #include "cli/train/metrics.h"
 #include "cli/train/train.h"

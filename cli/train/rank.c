@@ -16,7 +16,6 @@
 #include "cli/train/train.h"
 #include "cli/train/worker_elastic.h"
 #include "cli/train/worker_ps.h"
-#include "train/core/job.h"
 
 bool tri_train_is_started(void)
 {

@@ -3,7 +3,6 @@
  * words.c: what the words of `trireme train` say, and which of them do not go together.
  */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -15,7 +14,6 @@
 #include "cli/train/train.h"
 #include "monitor/trace.h"
 #include "storage/storage.h"
-#include "train/core/job.h"
 #include "train/elastic/reform.h"
 
 #define ALONE_S       300

@@ -87,19 +87,6 @@ static void tell(void *arg, const tri_trial *trial, const tri_trial_point *point
     (void)line_out(&json, &line);
 }
 
-static tri_status answer_params(const tri_trial *trial)
-{
-    const tri_trial_param *params = trial->params.items;
-    tri_string line = {0};
-    tri_json json = tri_json_object(&line);
-    tri_json_int(&json, "trial", trial->number);
-    tri_json inner = tri_json_object_in(&json, "params");
-    for (size_t i = 0; i < trial->params.count; i++)
-        tri_json_text(&inner, params[i].name, params[i].text);
-    (void)tri_json_end(&inner); /* the outer one has its failure */
-    return line_out(&json, &line);
-}
-
 /* --- in --- */
 
 static int next_number(const tri_trials *trials)
@@ -123,7 +110,15 @@ static tri_status ask(asked *at)
         return tri_fail(TRI_ENOTFOUND, "ask: the grid has no more points");
     trial->state = TRI_TRIAL_RUNNING;
     TRI_TRY(tri_trials_save(&work->trials, trial));
-    return answer_params(trial);
+    const tri_trial_param *params = trial->params.items;
+    tri_string line = {0};
+    tri_json json = tri_json_object(&line);
+    tri_json_int(&json, "trial", trial->number);
+    tri_json inner = tri_json_object_in(&json, "params");
+    for (size_t i = 0; i < trial->params.count; i++)
+        tri_json_text(&inner, params[i].name, params[i].text);
+    (void)tri_json_end(&inner); /* the outer one has its failure */
+    return line_out(&json, &line);
 }
 
 /* {"tell": N, "value": V}: its end; with "step": on its way. */

@@ -9,8 +9,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/containers.h"
-
 /* As many whole blocks as hold `nbytes` bytes. */
 static uintptr_t blocks_of(uintptr_t nbytes)
 {

@@ -8,7 +8,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/containers.h"
 #include "base/fs_direct.h"
 #include "base/sim_process.h"
 

@@ -7,7 +7,6 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "base/containers.h"
 #include "base/fs.h"
 
 #define ASIDE_LIMIT 100000

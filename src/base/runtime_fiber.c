@@ -12,7 +12,6 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "base/memory.h"
 #include "base/runtime_impl.h"
 
 #if defined(__has_feature)

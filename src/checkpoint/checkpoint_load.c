@@ -6,7 +6,6 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "base/fs.h"
 #include "checkpoint/manifest.h"
 
 static tri_status open_file(const char *path, const char *name, tri_safetensors **out)

@@ -11,7 +11,6 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "base/crc32c.h"
 #include "base/fs.h"
 #include "base/runtime.h"
 #include "checkpoint/draft_files.h"

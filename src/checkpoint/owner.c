@@ -4,7 +4,6 @@
  * that no step of it is taken for one of this run; a place that is another run's is refused.
  */
 #include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -80,10 +80,16 @@ static tri_status read_shape(const tri_safetensors *file, const json_t *value, t
     return TRI_OK;
 }
 
-static tri_status read_offsets(const tri_safetensors *file, const json_t *value, tri_stored_tensor *tensor)
+static tri_status read_tensor(const tri_safetensors *file, const json_t *entry, tri_stored_tensor *tensor)
 {
-    const json_t *from = json_array_get(value, 0), *to = json_array_get(value, 1);
-    if (json_array_size(value) != 2 || !json_is_integer(from) || !json_is_integer(to))
+    const json_t *dtype = json_object_get(entry, "dtype"), *shape = json_object_get(entry, "shape");
+    const json_t *offsets = json_object_get(entry, "data_offsets");
+    if (dtype == NULL || shape == NULL || offsets == NULL || json_object_size(entry) != 3)
+        return wrong(file, tensor->name, "want an object of dtype, shape and data_offsets");
+    TRI_TRY(read_dtype(file, dtype, tensor));
+    TRI_TRY(read_shape(file, shape, tensor));
+    const json_t *from = json_array_get(offsets, 0), *to = json_array_get(offsets, 1);
+    if (json_array_size(offsets) != 2 || !json_is_integer(from) || !json_is_integer(to))
         return wrong(file, tensor->name, "want data_offsets as two numbers");
     int64_t begin = json_integer_value(from), end = json_integer_value(to);
     if (begin < 0 || end < begin || (uint64_t)end > file->data_nbytes)
@@ -97,17 +103,6 @@ static tri_status read_offsets(const tri_safetensors *file, const json_t *value,
                         file->origin, tensor->name, tensor->nbytes, end - begin);
     tensor->bytes = file->data + begin;
     return TRI_OK;
-}
-
-static tri_status read_tensor(const tri_safetensors *file, const json_t *entry, tri_stored_tensor *tensor)
-{
-    const json_t *dtype = json_object_get(entry, "dtype"), *shape = json_object_get(entry, "shape");
-    const json_t *offsets = json_object_get(entry, "data_offsets");
-    if (dtype == NULL || shape == NULL || offsets == NULL || json_object_size(entry) != 3)
-        return wrong(file, tensor->name, "want an object of dtype, shape and data_offsets");
-    TRI_TRY(read_dtype(file, dtype, tensor));
-    TRI_TRY(read_shape(file, shape, tensor));
-    return read_offsets(file, offsets, tensor);
 }
 
 static tri_status read_metadata(tri_safetensors *file, json_t *entry)
@@ -143,27 +138,6 @@ static int compare_offsets(const void *a, const void *b)
     return strcmp(left->name, right->name);
 }
 
-/* One tensor after the other, from the first byte to the last. */
-static tri_status check_layout(tri_safetensors *file)
-{
-    qsort(file->tensors, (size_t)file->count, sizeof(*file->tensors), compare_offsets);
-    const unsigned char *at = file->data;
-    for (int i = 0; i < file->count; i++) {
-        const tri_stored_tensor *tensor = &file->tensors[i];
-        if (tensor->bytes != at)
-            return wrong(file, tensor->name,
-                         (const unsigned char *)tensor->bytes < at ? "overlaps the one before it"
-                                                                   : "there is a hole before its data");
-        at += tensor->nbytes;
-        TRI_TRY(tri_map_set(&file->names, tensor->name, i));
-    }
-    uint64_t used = (uint64_t)(at - file->data);
-    if (used != file->data_nbytes)
-        return tri_fail(TRI_EFORMAT, "%s: the tensors take %" PRIu64 " bytes of data, the file holds %" PRIu64,
-                        file->origin, used, file->data_nbytes);
-    return TRI_OK;
-}
-
 static tri_status read_entries(tri_safetensors *file, json_t *header)
 {
     size_t count = json_object_size(header);
@@ -186,7 +160,23 @@ static tri_status read_entries(tri_safetensors *file, json_t *header)
             return TRI_ENOMEM;
         TRI_TRY(read_tensor(file, entry, tensor));
     }
-    return check_layout(file);
+    /* One tensor after the other, from the first byte to the last. */
+    qsort(file->tensors, (size_t)file->count, sizeof(*file->tensors), compare_offsets);
+    const unsigned char *at = file->data;
+    for (int i = 0; i < file->count; i++) {
+        const tri_stored_tensor *tensor = &file->tensors[i];
+        if (tensor->bytes != at)
+            return wrong(file, tensor->name,
+                         (const unsigned char *)tensor->bytes < at ? "overlaps the one before it"
+                                                                   : "there is a hole before its data");
+        at += tensor->nbytes;
+        TRI_TRY(tri_map_set(&file->names, tensor->name, i));
+    }
+    uint64_t used = (uint64_t)(at - file->data);
+    if (used != file->data_nbytes)
+        return tri_fail(TRI_EFORMAT, "%s: the tensors take %" PRIu64 " bytes of data, the file holds %" PRIu64,
+                        file->origin, used, file->data_nbytes);
+    return TRI_OK;
 }
 
 /* Files of weights that are often taken for safetensors, by their first bytes. */

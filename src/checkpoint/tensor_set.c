@@ -4,8 +4,6 @@
  */
 #include "checkpoint/tensor_set.h"
 
-#include <string.h>
-
 #include "base/fs.h"
 #include "checkpoint/manifest.h"
 

@@ -53,17 +53,6 @@ typedef struct attendant {
 
 /* --- places --- */
 
-static tri_status place_write(const attendant *here, const launch_rank *rank)
-{
-    char text[200];
-    int nbytes = snprintf(text, sizeof text, "%s %s %d %d %" PRIu64 "\n", here->job, here->boot, rank->starts,
-                          (int)rank->pid, tri_launch_began(rank->pid));
-    if (ftruncate(here->place_fd, 0) != 0 || pwrite(here->place_fd, text, (size_t)nbytes, 0) != nbytes)
-        return tri_fail(TRI_EIO, "%s/rank-%d.place: cannot write: %s", here->setup->folder, rank->rank,
-                        strerror(errno));
-    return TRI_OK;
-}
-
 /* False: nobody has written it whole. */
 static bool place_read(int fd, place *found)
 {
@@ -129,7 +118,13 @@ static void threads_set(int local_world)
 static tri_status rank_keep(void *arg, const launch_rank *rank)
 {
     attendant *here = arg;
-    return place_write(here, rank);
+    char text[200];
+    int nbytes = snprintf(text, sizeof text, "%s %s %d %d %" PRIu64 "\n", here->job, here->boot, rank->starts,
+                          (int)rank->pid, tri_launch_began(rank->pid));
+    if (ftruncate(here->place_fd, 0) != 0 || pwrite(here->place_fd, text, (size_t)nbytes, 0) != nbytes)
+        return tri_fail(TRI_EIO, "%s/rank-%d.place: cannot write: %s", here->setup->folder, rank->rank,
+                        strerror(errno));
+    return TRI_OK;
 }
 
 static tri_status rank_start(attendant *here)

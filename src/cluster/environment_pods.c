@@ -3,7 +3,6 @@
  * environment_pods.c: starters that start hosts, not ranks: Kubeflow Trainer's pods, and lists of hosts. A host is one
  * rank.
  */
-#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 

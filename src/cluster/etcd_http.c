@@ -99,18 +99,6 @@ static bool is_far(const char *member)
            strncmp(member, "[::1]:", 6) != 0;
 }
 
-static tri_status password_check(const tri_etcd *etcd, bool tls)
-{
-    for (int i = 0; etcd->auth && !tls && !etcd->insecure && i < etcd->count; i++)
-        if (is_far(etcd->members[i]))
-            return tri_fail(
-                TRI_ECONFIG,
-                "store url: auth=FILE: want etcds:// (TLS), so that the password does not go to %s in clear, "
-                "got etcd:// (&insecure=yes permits it)",
-                etcd->members[i]);
-    return TRI_OK;
-}
-
 /* "user:password"; neither the command line nor the environment of a process shall hold it. */
 static tri_status user_read(tri_etcd *etcd)
 {
@@ -153,7 +141,13 @@ static tri_status url_read(tri_etcd *etcd, char *text, char prefix[TRI_ETCD_PREF
         TRI_TRY(settings_read(etcd, settings));
     if (!tls && (etcd->ca || etcd->cert || etcd->key))
         return wrong(etcd->url, "ca, cert and key go with etcds");
-    TRI_TRY(password_check(etcd, tls));
+    for (int i = 0; etcd->auth && !tls && !etcd->insecure && i < etcd->count; i++)
+        if (is_far(etcd->members[i]))
+            return tri_fail(
+                TRI_ECONFIG,
+                "store url: auth=FILE: want etcds:// (TLS), so that the password does not go to %s in clear, "
+                "got etcd:// (&insecure=yes permits it)",
+                etcd->members[i]);
     return user_read(etcd);
 }
 
@@ -196,15 +190,10 @@ static void member_set(tri_etcd *etcd, const char *path, const char *question, i
     SET(CURLOPT_HTTPHEADER, etcd->headers);
 }
 
-static void member_next(tri_etcd *etcd)
-{
-    etcd->at = (etcd->at + 1) % etcd->count;
-}
-
 static tri_status unreachable(tri_etcd *etcd, const char *why)
 {
     tri_fail(TRI_EPEER, "etcd %s: %s", etcd->members[etcd->at], why);
-    member_next(etcd);
+    etcd->at = (etcd->at + 1) % etcd->count;
     return TRI_EPEER;
 }
 
@@ -313,22 +302,6 @@ tri_status tri_etcd_watch(tri_etcd *etcd, const char *question, int64_t limit_ns
 
 /* --- opening --- */
 
-static void options_set(tri_etcd *etcd)
-{
-    SET(CURLOPT_NOSIGNAL, 1L);
-    SET(CURLOPT_NOPROXY, "*");
-    SET(CURLOPT_TCP_NODELAY, 1L);
-    SET(CURLOPT_CONNECTTIMEOUT_MS, (long)CONNECT_MS);
-    SET(CURLOPT_ERRORBUFFER, etcd->reason);
-    SET(CURLOPT_POST, 1L);
-    if (etcd->ca)
-        SET(CURLOPT_CAINFO, etcd->ca);
-    if (etcd->cert)
-        SET(CURLOPT_SSLCERT, etcd->cert);
-    if (etcd->key)
-        SET(CURLOPT_SSLKEY, etcd->key);
-}
-
 tri_status tri_etcd_open(const char *url, tri_etcd **out, char prefix[TRI_ETCD_PREFIX_NBYTES])
 {
     tri_etcd *etcd = tri_alloc_zero(1, sizeof *etcd);
@@ -347,7 +320,18 @@ tri_status tri_etcd_open(const char *url, tri_etcd **out, char prefix[TRI_ETCD_P
         tri_etcd_close(etcd);
         return status;
     }
-    options_set(etcd);
+    SET(CURLOPT_NOSIGNAL, 1L);
+    SET(CURLOPT_NOPROXY, "*");
+    SET(CURLOPT_TCP_NODELAY, 1L);
+    SET(CURLOPT_CONNECTTIMEOUT_MS, (long)CONNECT_MS);
+    SET(CURLOPT_ERRORBUFFER, etcd->reason);
+    SET(CURLOPT_POST, 1L);
+    if (etcd->ca)
+        SET(CURLOPT_CAINFO, etcd->ca);
+    if (etcd->cert)
+        SET(CURLOPT_SSLCERT, etcd->cert);
+    if (etcd->key)
+        SET(CURLOPT_SSLKEY, etcd->key);
     *out = etcd;
     return TRI_OK;
 }

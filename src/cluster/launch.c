@@ -4,12 +4,9 @@
  */
 #include "cluster/launch.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/inotify.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -155,16 +152,6 @@ static void process_restore(launch *job, const sigset_t *mask)
     pthread_sigmask(SIG_SETMASK, mask, NULL);
 }
 
-/* Where ranks write files: what they have written is there when one of the files has changed. */
-static void files_watch(launch *job)
-{
-    job->files_fd = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
-    if (job->files_fd >= 0 && inotify_add_watch(job->files_fd, job->log_folder, IN_MODIFY) < 0) {
-        close(job->files_fd);
-        job->files_fd = -1; /* looked at often instead */
-    }
-}
-
 static tri_status ranks_start(launch *job)
 {
     int ends[2];
@@ -237,23 +224,6 @@ static void launch_fini(launch *job)
     tri_free(job->ranks);
 }
 
-/* Ranks get their numbers, and with a journal the files that they write. */
-static tri_status paths_make(launch *job)
-{
-    for (int r = 0; r < job->world; r++) {
-        launch_rank *rank = &job->ranks[r];
-
-        rank->rank = rank->streams[0].rank = rank->streams[1].rank = job->first + r;
-        if (!job->config->journal[0] || rank->far.is)
-            continue;
-        rank->paths[0] = tri_format("%s/rank-%d.out", job->log_folder, rank->rank);
-        rank->paths[1] = tri_format("%s/rank-%d.log", job->log_folder, rank->rank);
-        if (!rank->paths[0] || !rank->paths[1])
-            return TRI_ENOMEM;
-    }
-    return TRI_OK;
-}
-
 /* The store may be somebody else's, and not there: a stop signal ends the wait for it. */
 static tri_status meet(launch *job)
 {
@@ -274,12 +244,28 @@ static tri_status job_open(launch *job)
         TRI_TRY(tri_launch_journal_open(job));
     TRI_TRY(cores_make(job));
     TRI_TRY(meet(job));
-    TRI_TRY(paths_make(job));
+    /* Ranks get their numbers, and with a journal the files that they write. */
+    for (int r = 0; r < job->world; r++) {
+        launch_rank *rank = &job->ranks[r];
+
+        rank->rank = rank->streams[0].rank = rank->streams[1].rank = job->first + r;
+        if (!job->config->journal[0] || rank->far.is)
+            continue;
+        rank->paths[0] = tri_format("%s/rank-%d.out", job->log_folder, rank->rank);
+        rank->paths[1] = tri_format("%s/rank-%d.log", job->log_folder, rank->rank);
+        if (!rank->paths[0] || !rank->paths[1])
+            return TRI_ENOMEM;
+    }
     if (!config->journal[0])
         return tri_launch_guard_start(&job->guard, job->world, job->token);
     job->start.keep = tri_launch_process_note;
     job->start.keep_arg = job->start.journal;
-    files_watch(job);
+    /* Where ranks write files: what they have written is there when one of the files has changed. */
+    job->files_fd = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
+    if (job->files_fd >= 0 && inotify_add_watch(job->files_fd, job->log_folder, IN_MODIFY) < 0) {
+        close(job->files_fd);
+        job->files_fd = -1; /* looked at often instead */
+    }
     return tri_launch_journal_begin(job);
 }
 

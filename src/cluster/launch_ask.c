@@ -13,7 +13,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/fs.h"
 #include "cluster/launch_parts.h"
 
 #define AT_ONCE   64

@@ -9,7 +9,6 @@
  * (bytes of its output that were passed on), restarted. A process is known again by its start time: numbers come twice.
  * Its exit code, which only a parent gets, it leaves itself, in log/rank-N.exit.
  */
-#include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <poll.h>

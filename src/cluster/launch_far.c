@@ -7,10 +7,8 @@
  * is made again, and continues where the journal says. Hosts that do not answer hold up nobody but the launcher's own
  * end.
  */
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>

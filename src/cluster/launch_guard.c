@@ -5,11 +5,9 @@
  * PR_SET_PDEATHSIG reaches the ranks only; what ranks started is found by their process groups, and what left those by
  * the job's token in its environment. Runs between fork and _exit: only system calls, memory made before.
  */
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>

@@ -147,9 +147,11 @@ static tri_status text_put(launch_stream *stream, const char *line, size_t nbyte
     return TRI_OK;
 }
 
-/* Keeps what a rank says of its failure: "error: ..." or, as an object, its message. */
-static void error_keep(launch_stream *stream, const char *line, size_t nbytes)
+/* One line, without its newline, to be passed on. */
+static tri_status line_pass(launch_stream *stream, const char *line, size_t nbytes, tri_string *log)
 {
+    tri_string object = {0};
+    /* Keeps what a rank says of its failure: "error: ..." or, as an object, its message. */
     static const char text[] = "error: ", level[] = "\"level\":\"error\"", message[] = "\"message\":";
     const char *from = nbytes > sizeof text && memcmp(line, text, sizeof text - 1) == 0 ? line : NULL;
 
@@ -157,13 +159,6 @@ static void error_keep(launch_stream *stream, const char *line, size_t nbytes)
         from = memmem(line, nbytes, message, sizeof message - 1);
     if (from)
         snprintf(stream->error, sizeof stream->error, "%.*s", (int)(nbytes - (size_t)(from - line)), from);
-}
-
-/* One line, without its newline, to be passed on. */
-static tri_status line_pass(launch_stream *stream, const char *line, size_t nbytes, tri_string *log)
-{
-    tri_string object = {0};
-    error_keep(stream, line, nbytes);
     if (tri_log_format_now() != TRI_LOG_JSON || is_object(line, nbytes))
         return text_put(stream, line, nbytes, log);
     tri_status status = object_make(stream, line, nbytes, &object);

@@ -54,16 +54,6 @@ static void retry_plan(launch_lost *lost)
     lost->retry_ns = now_ns + lost->delay_ns;
 }
 
-static void restarted_note(launch *job)
-{
-    char text[24];
-
-    job->restarted++;
-    if (job->start.journal)
-        tri_journal_put(job->start.journal, "restarted", text,
-                        (size_t)snprintf(text, sizeof text, "%lld", (long long)job->restarted));
-}
-
 static void end_words(const launch *job, const launch_rank *rank, int signal, char words[LAUNCH_DEATH_NBYTES])
 {
     if (signal)
@@ -110,9 +100,12 @@ static void start_again(launch *job, launch_rank *rank)
 
 static void restart(launch *job, launch_rank *rank, int signal)
 {
-    char words[LAUNCH_DEATH_NBYTES];
+    char words[LAUNCH_DEATH_NBYTES], text[24];
 
-    restarted_note(job);
+    job->restarted++;
+    if (job->start.journal)
+        tri_journal_put(job->start.journal, "restarted", text,
+                        (size_t)snprintf(text, sizeof text, "%lld", (long long)job->restarted));
     end_words(job, rank, signal, words);
     tri_launch_say(job, "trireme: rank %d %s; started again (%lld of at most %lld)\n", rank->rank, words,
                    (long long)job->restarted, (long long)job->config->restarts);

@@ -6,14 +6,12 @@
  * none is missed. Nothing in it blocks: not the ranks' pipes, not this process's own output.
  */
 #include <errno.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/ask.h"
-#include "base/log.h"
 #include "cluster/launch_impl.h"
 #include "cluster/members.h"
 

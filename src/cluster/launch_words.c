@@ -6,7 +6,6 @@
  * the last line is the reason: ssh says fifteen lines about a host key, for each rank, and the same each second while a
  * host is away.
  */
-#include <stdio.h>
 #include <string.h>
 
 #include "cluster/launch_impl.h"

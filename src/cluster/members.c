@@ -452,9 +452,11 @@ static bool has_come(const tri_members *members, const char *id)
     return false;
 }
 
-/* Who may live with a state, and is not in the list. */
-static tri_status absent_print(const tri_members *members, const tri_vector *list, tri_string *text)
+static tri_status list_print(const tri_members *members, const tri_vector *list, tri_string *text)
 {
+    for (size_t i = 0; i < list->count; i++)
+        TRI_TRY(tri_members_print(tri_vector_at(list, i), text));
+    /* Who may live with a state, and is not in the list. */
     const tri_vector *all[] = {&members->old, &members->news, &members->absent};
 
     for (size_t v = 0; v < TRI_COUNT_OF(all); v++)
@@ -469,13 +471,6 @@ static tri_status absent_print(const tri_members *members, const tri_vector *lis
             TRI_TRY(tri_members_print(&one->member, text));
         }
     return TRI_OK;
-}
-
-static tri_status list_print(const tri_members *members, const tri_vector *list, tri_string *text)
-{
-    for (size_t i = 0; i < list->count; i++)
-        TRI_TRY(tri_members_print(tri_vector_at(list, i), text));
-    return absent_print(members, list, text);
 }
 
 /* Claims the next generation with those that are here; what stands then is the present one. */

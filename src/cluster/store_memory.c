@@ -3,7 +3,6 @@
  * store_memory.c: a store for ranks of one process: threads, or fibers of a simulation. They share the object.
  */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "cluster/store_impl.h"

@@ -6,7 +6,6 @@
  * for large ones. Any number of ranks, with the bits of the plan. Halves travel as they are, are added in f32, rounded
  * once.
  */
-#include <string.h>
 
 #include "comm/call.h"
 

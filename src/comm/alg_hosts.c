@@ -29,17 +29,6 @@ static tri_status run_inside(const tri_call *call, tri_group *group, tri_comm_op
     return tri_call_run_inside(&inner);
 }
 
-/* Elements that do not divide by the ranks of a host: few, so over all ranks at once. */
-static tri_status sum_rest(const tri_call *call, int64_t first)
-{
-    if (first == call->count)
-        return TRI_OK;
-    tri_call rest = *call;
-    rest.in = rest.out = (char *)call->out + tri_call_nbytes(call, first);
-    rest.count = call->count - first;
-    return tri_all_reduce_by_tree.run(&rest);
-}
-
 static tri_status all_reduce_run(tri_call *call)
 {
     const tri_hosts *hosts = call->group->hosts;
@@ -51,7 +40,13 @@ static tri_status all_reduce_run(tri_call *call)
     TRI_TRY(run_inside(call, hosts->across, TRI_COMM_ALL_REDUCE, own, own, each, 0));
     TRI_TRY(tri_call_finish(call, call->dtype, own, each));
     TRI_TRY(run_inside(call, hosts->local, TRI_COMM_ALL_GATHER, own, call->out, each, 0));
-    return sum_rest(call, whole);
+    /* Elements that do not divide by the ranks of a host: few, so over all ranks at once. */
+    if (whole == call->count)
+        return TRI_OK;
+    tri_call rest = *call;
+    rest.in = rest.out = (char *)call->out + tri_call_nbytes(call, whole);
+    rest.count = call->count - whole;
+    return tri_all_reduce_by_tree.run(&rest);
 }
 
 /* Sums of the blocks of this rank's place on every host, then over hosts. */

@@ -85,19 +85,6 @@ static tri_status scale_input(tri_call *call)
     return TRI_OK;
 }
 
-/* A failure that is this call's own says so. */
-static tri_status named(const tri_call *call, tri_status status)
-{
-    if (status == TRI_OK || status == TRI_EMISMATCH || status == TRI_EABORT)
-        return status;
-    char text[192];
-    tri_call_describe(call->group->comm, &call->frame, text);
-    if (status == TRI_ETIMEOUT && call->op == TRI_COMM_SEND_RECV && call->sends)
-        return tri_fail(status, "%s: %s; ranks that send to each other before they receive need a batch", text,
-                        tri_last_error());
-    return tri_fail_context(status, "%s", text);
-}
-
 static tri_status run(tri_call *call)
 {
     if (call->op == TRI_COMM_BATCH)
@@ -155,5 +142,13 @@ tri_status tri_call_run(tri_call *call)
         tri_board_end(comm->board, status, quick);
     if (status == TRI_OK)
         tri_counter_add(TRI_COUNT_COLLECTIVES, 1);
-    return named(call, status);
+    /* A failure that is this call's own says so. */
+    if (status == TRI_OK || status == TRI_EMISMATCH || status == TRI_EABORT)
+        return status;
+    char text[192];
+    tri_call_describe(call->group->comm, &call->frame, text);
+    if (status == TRI_ETIMEOUT && call->op == TRI_COMM_SEND_RECV && call->sends)
+        return tri_fail(status, "%s: %s; ranks that send to each other before they receive need a batch", text,
+                        tri_last_error());
+    return tri_fail_context(status, "%s", text);
 }

@@ -4,8 +4,6 @@
  */
 #include "comm/engine.h"
 
-#include <string.h>
-
 #include "base/log.h"
 #include "comm/lane.h"
 

@@ -18,24 +18,6 @@ const char *tri_divergence_name(tri_divergence kind)
     return (unsigned)kind < TRI_DIVERGENCE_COUNT ? names[kind] : "?";
 }
 
-static tri_status records_check(const tri_flight_record *records, size_t count)
-{
-    for (size_t i = 1; i < count; i++) {
-        if (strcmp(records[i].job, records[0].job) != 0 || records[i].world != records[0].world)
-            return tri_fail(TRI_EFORMAT,
-                            "flight records: want those of one job, got job %s of %d ranks and job %s of %d ranks",
-                            records[0].job, records[0].world, records[i].job, records[i].world);
-    }
-    for (size_t i = 0; i < count; i++) {
-        for (size_t k = i + 1; k < count; k++) {
-            if (records[i].rank == records[k].rank)
-                return tri_fail(TRI_EFORMAT, "flight records: want one of each rank, got two of rank %d",
-                                records[i].rank);
-        }
-    }
-    return TRI_OK;
-}
-
 /* The first and one past the last collective of a group in a record; they lie side by side. */
 static void group_range(const tri_flight_record *record, uint32_t group, size_t *first, size_t *end)
 {
@@ -190,7 +172,19 @@ static tri_status record_compare(group_view *view, const tri_flight_record *reco
 tri_status tri_flight_merge_find(const tri_flight_record *records, size_t count, tri_flight_merge *out)
 {
     *out = (tri_flight_merge){.late = -1};
-    TRI_TRY(records_check(records, count));
+    for (size_t i = 1; i < count; i++) {
+        if (strcmp(records[i].job, records[0].job) != 0 || records[i].world != records[0].world)
+            return tri_fail(TRI_EFORMAT,
+                            "flight records: want those of one job, got job %s of %d ranks and job %s of %d ranks",
+                            records[0].job, records[0].world, records[i].job, records[i].world);
+    }
+    for (size_t i = 0; i < count; i++) {
+        for (size_t k = i + 1; k < count; k++) {
+            if (records[i].rank == records[k].rank)
+                return tri_fail(TRI_EFORMAT, "flight records: want one of each rank, got two of rank %d",
+                                records[i].rank);
+        }
+    }
     tri_vector groups = {.each = sizeof(uint32_t)};
     group_view view = {.records = records, .count = count, .is_member = tri_alloc_zero(count + 1, 1)};
     tri_status status = view.is_member ? TRI_OK : TRI_ENOMEM;

@@ -7,7 +7,6 @@
  * one another.
  */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include <xxhash.h>

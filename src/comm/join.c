@@ -286,15 +286,6 @@ static tri_status open_by(join_meeting *meeting, const meeting_settings *setting
     return open_engine(*out, &settings->config, "another library");
 }
 
-/* A process that makes many groups is warned of a missing token once. */
-static tri_status token_check(int rank, int world, const tri_net_config *config)
-{
-    static atomic_bool has_warned;
-    bool has_token = tri_cluster_has_token(NULL, NULL);
-    bool speaks = rank == 0 && world > 1 && !has_token && !atomic_exchange(&has_warned, true);
-    return tri_cluster_token_check(has_token, "another library", speaks ? 0 : 1, world, config);
-}
-
 tri_status tri_comm_join_by(const tri_meeting *meeting, int rank, int world, double timeout_s, tri_comm **out)
 {
     TRI_TRY(check_limit(timeout_s));
@@ -307,7 +298,11 @@ tri_status tri_comm_join_by(const tri_meeting *meeting, int rank, int world, dou
     TRI_TRY(tri_comm_settings_read(NULL, NULL, &settings.config, &settings.net));
     char token[65];
     tri_net *net = NULL;
-    TRI_TRY(token_check(rank, world, &settings.net));
+    /* A process that makes many groups is warned of a missing token once. */
+    static atomic_bool has_warned;
+    bool has_token = tri_cluster_has_token(NULL, NULL);
+    bool speaks = rank == 0 && world > 1 && !has_token && !atomic_exchange(&has_warned, true);
+    TRI_TRY(tri_cluster_token_check(has_token, "another library", speaks ? 0 : 1, world, &settings.net));
     TRI_TRY(encrypt_check(&settings.config, &settings.net));
     TRI_TRY(meeting_token(&at, rank, token));
     TRI_TRY(meeting_token_bind(token));

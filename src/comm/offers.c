@@ -5,7 +5,6 @@
  * For those who compare algorithms (trireme sim); calls themselves are selected in select.c, by the same prices.
  */
 #include <stdio.h>
-#include <string.h>
 
 #include "comm/run.h"
 

@@ -9,8 +9,6 @@
  */
 #include "comm/run.h"
 
-#include <string.h>
-
 /* A new agreement pays when the calls run since the last one took this many times what it takes. */
 #define WORTH 8
 

@@ -6,7 +6,6 @@
  * ranks, the slowest transport in the group (if one rank has a peer on another host, every rank of the group has one),
  * and what they measured together (measure.c).
  */
-#include <string.h>
 
 #include "comm/engine.h"
 

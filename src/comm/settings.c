@@ -17,19 +17,6 @@ static tri_status fail_word(const char *word)
     return tri_fail(TRI_ECONFIG, "want " SECTION "KEY=VALUE, such as comm.encrypt=on, found '%.200s'", word);
 }
 
-static tri_status fail_key(const char *key)
-{
-    const char *names[64];
-    const tri_option_table *tables[] = {&tri_comm_options, &tri_net_options};
-    size_t count = 0;
-    for (size_t t = 0; t < TRI_COUNT_OF(tables); t++)
-        for (size_t i = 0; i < tables[t]->count && count < TRI_COUNT_OF(names); i++)
-            names[count++] = tables[t]->rows[i].field;
-    const char *near = tri_options_nearest(key, names, count);
-    return tri_fail(TRI_ECONFIG, "there is no option '" SECTION "%s'%s%s%s", key,
-                    near ? "; did you mean '" SECTION : "", near ? near : "", near ? "'?" : "");
-}
-
 tri_status tri_comm_setting(const char *word, tri_comm_config *config, tri_net_config *net)
 {
     const char *equals = strchr(word, '=');
@@ -42,7 +29,15 @@ tri_status tri_comm_setting(const char *word, tri_comm_config *config, tri_net_c
         return tri_options_set(&tri_comm_options, config, key, equals + 1);
     if (tri_options_find(&tri_net_options, key))
         return tri_options_set(&tri_net_options, net, key, equals + 1);
-    return fail_key(key);
+    const char *names[64];
+    const tri_option_table *tables[] = {&tri_comm_options, &tri_net_options};
+    size_t count = 0;
+    for (size_t t = 0; t < TRI_COUNT_OF(tables); t++)
+        for (size_t i = 0; i < tables[t]->count && count < TRI_COUNT_OF(names); i++)
+            names[count++] = tables[t]->rows[i].field;
+    const char *near = tri_options_nearest(key, names, count);
+    return tri_fail(TRI_ECONFIG, "there is no option '" SECTION "%s'%s%s%s", key,
+                    near ? "; did you mean '" SECTION : "", near ? near : "", near ? "'?" : "");
 }
 
 tri_status tri_comm_settings_read(tri_cluster_lookup lookup, void *arg, tri_comm_config *config, tri_net_config *net)

@@ -8,8 +8,6 @@
  */
 #include "comm/shared.h"
 
-#include <string.h>
-
 typedef struct shared_ticket {
     tri_region_ticket region;
     int64_t usable;

@@ -6,7 +6,6 @@
  * out at the first frame they exchange; here that becomes a message with both calls.
  */
 #include <inttypes.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "base/events.h"

@@ -131,17 +131,6 @@ static tri_work *work_take(tri_comm *comm)
     return work;
 }
 
-static void work_append(tri_comm *comm, tri_work *work)
-{
-    work->next = NULL;
-    if (comm->last)
-        comm->last->next = work;
-    else
-        comm->first = work;
-    comm->last = work;
-    atomic_fetch_add(&comm->queued, 1);
-}
-
 static tri_status cause_of(const tri_comm *comm)
 {
     return tri_fail_copy(comm_failed(comm), comm->cause);
@@ -166,7 +155,13 @@ static tri_status enqueue(tri_comm *comm, const tri_call *call, tri_work **work)
     item->status = TRI_OK;
     atomic_store(&item->done, false);
     item->made = call->priority != 0 ? ++call->group->ordered : 0;
-    work_append(comm, item);
+    item->next = NULL;
+    if (comm->last)
+        comm->last->next = item;
+    else
+        comm->first = item;
+    comm->last = item;
+    atomic_fetch_add(&comm->queued, 1);
     tri_cond_signal(&comm->ready);
     tri_mutex_unlock(&comm->mutex);
     *work = item;

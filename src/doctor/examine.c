@@ -6,7 +6,6 @@
  * limit: one that does not answer is a finding. Three rounds: facts ("facts/R"), whether it is worth linking ("go"),
  * and what came of it ("pairs/R").
  */
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -3,7 +3,6 @@
  * job.c: what the ranks of a job reported and measured, and the table of checks of it.
  */
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "doctor/job.h"

@@ -3,7 +3,6 @@
  * limits.c: checks of what the shell, or whoever starts the ranks, allows a process.
  */
 #include <stdio.h>
-#include <string.h>
 
 #include "doctor/checks.h"
 

@@ -2,8 +2,6 @@
  *
  * machine.c: the table of checks of one machine.
  */
-#include <stdio.h>
-#include <string.h>
 
 #include "doctor/checks.h"
 

@@ -6,7 +6,6 @@
  * few round trips and a fast one gets enough of them. Pairs meet in the rounds of a tournament.
  */
 #include <stdlib.h>
-#include <string.h>
 
 #include "doctor/doctor.h"
 

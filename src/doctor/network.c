@@ -3,7 +3,6 @@
  * network.c: checks of interfaces and of the kernel's TCP.
  */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "doctor/checks.h"

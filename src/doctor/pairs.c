@@ -5,7 +5,6 @@
  * A pair is judged against the middle of its kind (shm pairs against shm pairs), since nobody knows what a network
  * should reach; and against the speed that its interface claims.
  */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -7,7 +7,6 @@
  */
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/fs.h"
 #include "base/log.h"
@@ -82,21 +81,6 @@ void fleet_files_back(fleet *all, const fleet_worker *worker, int64_t step)
     fleet_loss_check(all, worker, step > 0 ? "goes back to a checkpoint" : "begins the run again");
 }
 
-/* Steps that only a worker with a full disk knew of are lost with it: those may be missing, but none may be wrong. */
-static void ledger_check(fleet *all)
-{
-    tri_ledger_verdict verdict = {0};
-    if (tri_ledger_audit(all->folder, &verdict) != TRI_OK)
-        fleet_broke(all, "%s", tri_last_error());
-    else if (verdict.wrong > 0)
-        fleet_broke(all, "not each sample was used once: %s", tri_string_text(&verdict.report));
-    else if (all->full_disks == 0 &&
-             (verdict.first > 0 || verdict.end < all->config->steps || verdict.missing + verdict.broken > 0))
-        fleet_broke(all, "the ledger has steps %lld to %lld: %s", (long long)verdict.first, (long long)verdict.end,
-                    tri_string_text(&verdict.report));
-    tri_string_fini(&verdict.report);
-}
-
 void fleet_files_check(fleet *all)
 {
     int64_t step = -1;
@@ -108,5 +92,15 @@ void fleet_files_check(fleet *all)
     if (path && tri_checkpoint_verify(path) != TRI_OK)
         fleet_broke(all, "the newest checkpoint: %s", tri_last_error());
     tri_free(path);
-    ledger_check(all);
+    /* Steps that only a worker with a full disk knew of are lost with it: they may be missing, but none is wrong. */
+    tri_ledger_verdict verdict = {0};
+    if (tri_ledger_audit(all->folder, &verdict) != TRI_OK)
+        fleet_broke(all, "%s", tri_last_error());
+    else if (verdict.wrong > 0)
+        fleet_broke(all, "not each sample was used once: %s", tri_string_text(&verdict.report));
+    else if (all->full_disks == 0 &&
+             (verdict.first > 0 || verdict.end < all->config->steps || verdict.missing + verdict.broken > 0))
+        fleet_broke(all, "the ledger has steps %lld to %lld: %s", (long long)verdict.first, (long long)verdict.end,
+                    tri_string_text(&verdict.report));
+    tri_string_fini(&verdict.report);
 }

@@ -5,7 +5,6 @@
  */
 #include <string.h>
 
-#include "cluster/store_impl.h"
 #include "fleet/fleet.h"
 
 #define TRIP_NS  (150 * TRI_NS_PER_MS / 1000) /* one way, at most */

@@ -4,7 +4,6 @@
  * each shard of the batch with one worker, the weights of the quiet run after every step, no new step but by the newest
  * generation, and nobody's state thrown away.
  */
-#include <stdio.h>
 #include <string.h>
 
 #include "base/log.h"
@@ -22,14 +21,6 @@ static tri_status list_text(const tri_generation *now, char **out)
     *out = status == TRI_OK ? tri_strdup(tri_string_text(&text)) : NULL;
     tri_string_fini(&text);
     return *out ? TRI_OK : TRI_ENOMEM;
-}
-
-/* host[r]: of the first member that is there. */
-static void hosts_find(const tri_generation *now, int *host)
-{
-    for (int r = 0; r < now->count; r++)
-        for (host[r] = 0; strcmp(now->members[host[r]].host, now->members[r].host) != 0;)
-            host[r]++;
 }
 
 static tri_status meeting_make(fleet *all, const tri_generation *now, char *list, fleet_meeting **out)
@@ -54,7 +45,10 @@ static tri_status meeting_make(fleet *all, const tri_generation *now, char *list
         tri_free(host);
         return TRI_ENOMEM;
     }
-    hosts_find(now, host);
+    /* host[r]: of the first member that is there. */
+    for (int r = 0; r < now->count; r++)
+        for (host[r] = 0; strcmp(now->members[host[r]].host, now->members[r].host) != 0;)
+            host[r]++;
     meeting->number = now->number;
     meeting->list = list;
     meeting->next = all->meetings;

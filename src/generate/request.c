@@ -79,8 +79,9 @@ static tri_status whole_read(const json_t *value, const char *name, const char *
     return TRI_OK;
 }
 
-static tri_status names_check(json_t *object, const char *origin)
+static tri_status object_read(json_t *object, const char *origin, tri_generate_request *request)
 {
+    int64_t seed = (int64_t)request->rule.seed;
     static const char *const names[] = {"prompt", "max_tokens", "slide", "temperature", "top_k",
                                         "top_p",  "repeat",     "seed",  "stop"};
     const char *name;
@@ -96,13 +97,6 @@ static tri_status names_check(json_t *object, const char *origin)
                             "top_p, repeat, seed, stop)",
                             origin, name);
     }
-    return TRI_OK;
-}
-
-static tri_status object_read(json_t *object, const char *origin, tri_generate_request *request)
-{
-    int64_t seed = (int64_t)request->rule.seed;
-    TRI_TRY(names_check(object, origin));
     TRI_TRY(whole_read(json_object_get(object, "max_tokens"), "max_tokens", origin, &request->max_tokens));
     TRI_TRY(whole_read(json_object_get(object, "slide"), "slide", origin, &request->slide));
     TRI_TRY(number_read(json_object_get(object, "temperature"), "temperature", origin, &request->rule.temperature));

@@ -4,7 +4,6 @@
  * text; fields of no table stay in the tree, for whoever reads the file after us.
  */
 #include <inttypes.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -174,18 +173,6 @@ tri_status tri_hf_config_read_fields(tri_hf_config *config)
     return fill_numbers(config);
 }
 
-static tri_status find_family(tri_hf_config *config)
-{
-    const char *type = json_string_value(json_object_get(config->root, "model_type"));
-    if (type == NULL)
-        return tri_fail(TRI_EFORMAT, "%s: want model_type, a text", config->origin);
-    config->family = tri_family_find(type);
-    if (config->family == NULL)
-        return tri_fail(TRI_EUNSUPPORTED, "%s: model_type '%.60s' is not supported, only %s and %s", config->origin,
-                        type, tri_families[0].name, tri_families[1].name);
-    return TRI_OK;
-}
-
 static tri_status read_text(tri_hf_config *config, const char *text, size_t nbytes)
 {
     json_error_t error;
@@ -194,7 +181,13 @@ static tri_status read_text(tri_hf_config *config, const char *text, size_t nbyt
         return tri_fail(TRI_EFORMAT, "%s:%d: %s", config->origin, error.line, error.text);
     if (!json_is_object(config->root))
         return tri_fail(TRI_EFORMAT, "%s: want an object of fields", config->origin);
-    TRI_TRY(find_family(config));
+    const char *type = json_string_value(json_object_get(config->root, "model_type"));
+    if (type == NULL)
+        return tri_fail(TRI_EFORMAT, "%s: want model_type, a text", config->origin);
+    config->family = tri_family_find(type);
+    if (config->family == NULL)
+        return tri_fail(TRI_EUNSUPPORTED, "%s: model_type '%.60s' is not supported, only %s and %s", config->origin,
+                        type, tri_families[0].name, tri_families[1].name);
     TRI_TRY(tri_hf_config_read_fields(config));
     config->text = tri_strndup(text, nbytes);
     return config->text != NULL ? TRI_OK : TRI_ENOMEM;

@@ -75,20 +75,6 @@ static tri_status open_config(tri_pretrained *source, const char *path, const ch
     return TRI_OK;
 }
 
-/* The manifest of a checkpoint is checked with its files: damage is found before a weight is believed. */
-static tri_status find_layout(tri_pretrained *source, const char *weights)
-{
-    const char *layout = tri_tensor_set_metadata(source->set, "layout");
-    char *manifest = tri_arena_format(&source->arena, "%s/%s", weights, TRI_MANIFEST_FILE);
-    char *beside = tri_arena_format(&source->arena, "%s/%s", source->folder, TRI_MANIFEST_FILE);
-    if (manifest == NULL || beside == NULL)
-        return TRI_ENOMEM;
-    bool checkpoint = tri_fs_exists(manifest);
-    source->is_hf = !checkpoint && (layout == NULL || strcmp(layout, TRI_LAYOUT_NAME) != 0);
-    source->is_foreign = source->is_hf && !tri_fs_exists(beside);
-    return checkpoint ? tri_checkpoint_verify(weights) : TRI_OK;
-}
-
 /* Names as they are. Counters of batches and the like are no weights. */
 static tri_status views_as_stored(tri_pretrained *source)
 {
@@ -132,7 +118,17 @@ static tri_status open_path(tri_pretrained *source, const char *path)
         return TRI_ENOMEM;
     TRI_TRY(find_weights(source, path, &weights));
     TRI_TRY(tri_tensor_set_open(weights, &source->set));
-    TRI_TRY(find_layout(source, weights));
+    /* The manifest of a checkpoint is checked with its files: damage is found before a weight is believed. */
+    const char *layout = tri_tensor_set_metadata(source->set, "layout");
+    char *manifest = tri_arena_format(&source->arena, "%s/%s", weights, TRI_MANIFEST_FILE);
+    char *beside = tri_arena_format(&source->arena, "%s/%s", source->folder, TRI_MANIFEST_FILE);
+    if (manifest == NULL || beside == NULL)
+        return TRI_ENOMEM;
+    bool checkpoint = tri_fs_exists(manifest);
+    source->is_hf = !checkpoint && (layout == NULL || strcmp(layout, TRI_LAYOUT_NAME) != 0);
+    source->is_foreign = source->is_hf && !tri_fs_exists(beside);
+    if (checkpoint)
+        TRI_TRY(tri_checkpoint_verify(weights));
     TRI_TRY(open_config(source, path, weights));
     if (source->config != NULL)
         TRI_TRY(untie_head(source));

@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "base/amx.h"
-#include "base/containers.h"
 #ifdef TRI_HAVE_DNNL
 #include "kernel/cpu/dnnl.h"
 #endif

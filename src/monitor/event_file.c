@@ -5,7 +5,6 @@
  */
 #include "monitor/event_file.h"
 
-#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 

@@ -6,7 +6,6 @@
 #include "monitor/history.h"
 
 #include <math.h>
-#include <string.h>
 
 #include "base/memory.h"
 
@@ -106,24 +105,6 @@ tri_history_point tri_history_fold(const tri_history *history, int column, size_
     return (tri_history_point){all.low, (float)(all.sum / all.rows), all.high};
 }
 
-/* Summaries that the newest row has made whole. */
-static tri_status summaries_add(tri_history *history)
-{
-    size_t each = FAN;
-    for (int k = 0; k < LEVELS && history->rows % each == 0; k++, each *= FAN) {
-        void *points = history->levels[k].points;
-        const size_t count = history->levels[k].count, capacity = history->levels[k].capacity;
-        TRI_TRY(grow(&points, count, capacity, (size_t)history->columns * sizeof(tri_history_point)));
-        history->levels[k].points = points;
-        history->levels[k].capacity = count < capacity ? capacity : capacity > 0 ? 2 * capacity : 256;
-        for (int c = 0; c < history->columns; c++)
-            history->levels[k].points[count * (size_t)history->columns + (size_t)c] =
-                tri_history_fold(history, c, history->rows - each, history->rows);
-        history->levels[k].count++;
-    }
-    return TRI_OK;
-}
-
 tri_status tri_history_add(tri_history *history, double x, const double *values)
 {
     if (history->rows > 0 && !(x > history->x[history->rows - 1]))
@@ -139,7 +120,20 @@ tri_status tri_history_add(tri_history *history, double x, const double *values)
     for (int c = 0; c < history->columns; c++)
         history->values[history->rows * (size_t)history->columns + (size_t)c] = (float)values[c];
     history->rows++;
-    return summaries_add(history);
+    /* Summaries that the newest row has made whole. */
+    size_t each = FAN;
+    for (int k = 0; k < LEVELS && history->rows % each == 0; k++, each *= FAN) {
+        void *points = history->levels[k].points;
+        const size_t count = history->levels[k].count, capacity = history->levels[k].capacity;
+        TRI_TRY(grow(&points, count, capacity, (size_t)history->columns * sizeof(tri_history_point)));
+        history->levels[k].points = points;
+        history->levels[k].capacity = count < capacity ? capacity : capacity > 0 ? 2 * capacity : 256;
+        for (int c = 0; c < history->columns; c++)
+            history->levels[k].points[count * (size_t)history->columns + (size_t)c] =
+                tri_history_fold(history, c, history->rows - each, history->rows);
+        history->levels[k].count++;
+    }
+    return TRI_OK;
 }
 
 size_t tri_history_rows(const tri_history *history)

@@ -7,7 +7,6 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "base/containers.h"
 #include "base/fs.h"
 #include "base/log.h"
 #include "base/path.h"

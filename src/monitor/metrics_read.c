@@ -102,20 +102,6 @@ static void lines_give(const char *bytes, size_t nbytes, tri_metrics_seen seen, 
     }
 }
 
-/* A file that is not what it was is read again. */
-static tri_status seam_check(tri_metrics_tail *reader)
-{
-    char there[TRI_METRICS_SEAM_NBYTES];
-    size_t got = 0;
-    TRI_TRY(tri_fs_nbytes(reader->path, &reader->all));
-    if (reader->all >= reader->at && reader->seam_nbytes > 0)
-        TRI_TRY(tri_fs_read_part(reader->path, reader->at - reader->seam_nbytes, there, reader->seam_nbytes, &got));
-    if (reader->all < reader->at || got != reader->seam_nbytes || memcmp(there, reader->seam, got) != 0)
-        reader->at = reader->seam_nbytes = 0;
-    reader->restarted = reader->at == 0;
-    return TRI_OK;
-}
-
 static void seam_keep(tri_metrics_tail *reader, const tri_metrics_piece *piece)
 {
     const size_t keep = piece->nbytes < sizeof(reader->seam) ? piece->nbytes : sizeof(reader->seam);
@@ -170,7 +156,15 @@ tri_status tri_metrics_fetch(tri_metrics_tail *reader, tri_metrics_piece *piece)
     reader->restarted = false;
     if (!tri_fs_exists(reader->path))
         return TRI_OK;
-    TRI_TRY(seam_check(reader));
+    /* A file that is not what it was is read again. */
+    char there[TRI_METRICS_SEAM_NBYTES];
+    size_t got = 0;
+    TRI_TRY(tri_fs_nbytes(reader->path, &reader->all));
+    if (reader->all >= reader->at && reader->seam_nbytes > 0)
+        TRI_TRY(tri_fs_read_part(reader->path, reader->at - reader->seam_nbytes, there, reader->seam_nbytes, &got));
+    if (reader->all < reader->at || got != reader->seam_nbytes || memcmp(there, reader->seam, got) != 0)
+        reader->at = reader->seam_nbytes = 0;
+    reader->restarted = reader->at == 0;
     return piece_read(reader, piece);
 }
 

@@ -11,7 +11,6 @@
 #include <string.h>
 
 #include "base/fs.h"
-#include "base/log.h"
 #include "base/runtime.h"
 
 struct tri_tensorboard {

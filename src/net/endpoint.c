@@ -8,8 +8,6 @@
  */
 #include "net/endpoint.h"
 
-#include <string.h>
-
 #include "base/memory.h"
 #include "net/endpoint_impl.h"
 

@@ -17,7 +17,6 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#include "base/memory.h"
 #include "net/endpoint_tcp_impl.h"
 
 #define SCRATCH_NBYTES ((size_t)64 << 10)

@@ -71,22 +71,6 @@ static void stranger_refuse(tcp_endpoint *tcp, tcp_stranger *stranger, const cha
     stranger_destroy(tcp, stranger);
 }
 
-/* It knows the token, and all is encrypted that shall be. */
-static void stranger_admit(tcp_endpoint *tcp, tcp_stranger *stranger)
-{
-    tcp_connection *connection;
-    tri_status status =
-        tri_endpoint_tcp_connection(tcp, stranger->fd, stranger->tls, EPOLL_CTL_MOD, stranger->from, &connection);
-
-    stranger->fd = -1;
-    stranger->tls = NULL;
-    if (status == TRI_OK)
-        tri_connection_accepted(&connection->base);
-    else
-        tri_endpoint_warn(&tcp->base, "%s was refused: %s", stranger->from, tri_last_error());
-    stranger_destroy(tcp, stranger);
-}
-
 /* Its last hello was right. False: the stranger is gone. */
 static bool stranger_proven(tcp_endpoint *tcp, tcp_stranger *stranger)
 {
@@ -133,7 +117,18 @@ void tri_endpoint_tcp_stranger_advance(tcp_endpoint *tcp, tcp_stranger *stranger
         if (events != 0)
             return;
     }
-    stranger_admit(tcp, stranger);
+    /* It knows the token, and all is encrypted that shall be. */
+    tcp_connection *connection;
+    tri_status status =
+        tri_endpoint_tcp_connection(tcp, stranger->fd, stranger->tls, EPOLL_CTL_MOD, stranger->from, &connection);
+
+    stranger->fd = -1;
+    stranger->tls = NULL;
+    if (status == TRI_OK)
+        tri_connection_accepted(&connection->base);
+    else
+        tri_endpoint_warn(&tcp->base, "%s was refused: %s", stranger->from, tri_last_error());
+    stranger_destroy(tcp, stranger);
 }
 
 static void stranger_create(tcp_endpoint *tcp, int fd, const tri_tcp_place *from)

@@ -11,10 +11,8 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
-#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -24,8 +22,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/runtime.h"
-#include "net/host.h"
 #include "net/region.h"
 
 #define CHILD_LIMIT_S 5

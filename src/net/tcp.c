@@ -9,7 +9,6 @@
 #include <limits.h>
 #include <linux/sockios.h>
 #include <linux/tcp.h>
-#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/eventfd.h>

@@ -10,8 +10,6 @@
 #include <netinet/in.h>
 #include <string.h>
 
-#include "base/memory.h"
-#include "net/host.h"
 #include "net/tcp_address.h"
 
 #define KEEP_IDLE_S  15

@@ -13,7 +13,6 @@
 #include <sys/socket.h>
 #include <sys/uio.h>
 
-#include "base/memory.h"
 #include "base/runtime.h"
 #include "net/tcp_impl.h"
 

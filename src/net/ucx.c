@@ -129,15 +129,6 @@ void tri_ucx_count_post(const ucx_transport *ucx, ucx_link *link)
                   &link->count_receive);
 }
 
-/* How many slots the peer has read. */
-static void counts_take(const ucx_transport *ucx, ucx_link *link)
-{
-    while (!link->broken && has_come(ucx, link, &link->count_receive)) {
-        link->read_by_peer = link->count_in;
-        tri_ucx_count_post(ucx, link);
-    }
-}
-
 /* Says how many slots were read here, not for each. */
 static void count_tell(ucx_transport *ucx, ucx_link *link)
 {
@@ -151,7 +142,11 @@ static void count_tell(ucx_transport *ucx, ucx_link *link)
 
 static bool can_write(const ucx_transport *ucx, ucx_link *link)
 {
-    counts_take(ucx, link);
+    /* How many slots the peer has read. */
+    while (!link->broken && has_come(ucx, link, &link->count_receive)) {
+        link->read_by_peer = link->count_in;
+        tri_ucx_count_post(ucx, link);
+    }
     return link->sent - link->read_by_peer < TRI_UCX_SLOTS &&
            tri_ucx_is_sent(ucx, link, &link->sends[link->sent % TRI_UCX_SLOTS]);
 }
@@ -273,8 +268,14 @@ static tri_status ucx_read_some(tri_transport *transport, int peer, void *bytes,
     return TRI_OK;
 }
 
-static bool is_ready(const ucx_transport *ucx, const unsigned char *want)
+static bool progress(ucx_transport *ucx, const unsigned char *want)
 {
+    while (ucx->calls.ucp_worker_progress(ucx->worker))
+        ;
+    for (int peer = 0; peer < ucx->base.world; peer++) {
+        if (ucx->links[peer].ep)
+            count_tell(ucx, &ucx->links[peer]);
+    }
     for (int peer = 0; peer < ucx->base.world; peer++) {
         ucx_link *link = &ucx->links[peer];
 
@@ -285,17 +286,6 @@ static bool is_ready(const ucx_transport *ucx, const unsigned char *want)
             return true;
     }
     return false;
-}
-
-static bool progress(ucx_transport *ucx, const unsigned char *want)
-{
-    while (ucx->calls.ucp_worker_progress(ucx->worker))
-        ;
-    for (int peer = 0; peer < ucx->base.world; peer++) {
-        if (ucx->links[peer].ep)
-            count_tell(ucx, &ucx->links[peer]);
-    }
-    return is_ready(ucx, want);
 }
 
 /* Ranks that share a core hand it over instead. */

@@ -2,7 +2,6 @@
  *
  * watch_ask.c: what other threads of the rank ask its watch, and tell the others through it.
  */
-#include <stdio.h>
 #include <string.h>
 
 #include "net/watch_impl.h"

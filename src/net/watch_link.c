@@ -8,7 +8,6 @@
 #include <errno.h>
 #include <netinet/tcp.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -16,7 +15,6 @@
 #include <unistd.h>
 
 #include "base/memory.h"
-#include "net/host.h"
 #include "net/net_impl.h"
 #include "net/watch_impl.h"
 

@@ -64,21 +64,12 @@ static tri_status block_again(tri_graph *graph, int last)
     return TRI_OK;
 }
 
-/* What the runs of other slots have left in the calls is made this one's again. */
-static tri_status slot_return(tri_graph *graph, const graph_slot *slot)
+/* late: its parameters' gradients are left for op_weights(). */
+static tri_status op_down(tri_graph *graph, graph_op *op, bool late)
 {
-    graph->batch = slot->batch;
-    TRI_TRY(tri_graph_check_parts(graph, slot->batch.shards));
-    tri_graph_crossings_place(graph, slot->batch.shards);
-    for (int o = 0; graph->config.slots > 0 && o < graph->op_count; o++)
-        tri_graph_call_fill(graph, &graph->ops[o], slot->step, true, true);
-    tri_graph_relay(graph, true);
-    return TRI_OK;
-}
-
-/* What the op reads and writes of the store is at hand. */
-static tri_status op_params(tri_graph *graph, graph_op *op)
-{
+    const tri_device *device = graph->params->device;
+    tri_op_call *call = &op->call;
+    /* What the op reads and writes of the store is at hand. */
     TRI_TRY(tri_graph_op_bring(graph, op));
     for (int p = 0; graph->placed && p < op->desc.param_count; p++) {
         if (!op->moves[p])
@@ -87,15 +78,6 @@ static tri_status op_params(tri_graph *graph, graph_op *op)
         TRI_TRY(graph->hooks.place(graph->hooks.arg, op->slot[p], parts));
     }
     tri_graph_op_parts(graph, op);
-    return TRI_OK;
-}
-
-/* late: its parameters' gradients are left for op_weights(). */
-static tri_status op_down(tri_graph *graph, graph_op *op, bool late)
-{
-    const tri_device *device = graph->params->device;
-    tri_op_call *call = &op->call;
-    TRI_TRY(op_params(graph, op));
     for (int p = 0; late && p < op->desc.param_count; p++)
         call->dparam[p] = NULL;
     call->scratch = tri_graph_buffer(graph, op->scratch_down);
@@ -134,7 +116,13 @@ static tri_status go_down(tri_graph *graph, tri_graph_ready ready, void *arg, bo
     graph_slot *slot = &graph->slots[graph->slot];
     if (!slot->can_go_down)
         return tri_fail(TRI_EINVAL, "graph: backward wants a forward with training = true before it");
-    TRI_TRY(slot_return(graph, slot));
+    /* What the runs of other slots have left in the calls is made this one's again. */
+    graph->batch = slot->batch;
+    TRI_TRY(tri_graph_check_parts(graph, slot->batch.shards));
+    tri_graph_crossings_place(graph, slot->batch.shards);
+    for (int o = 0; graph->config.slots > 0 && o < graph->op_count; o++)
+        tri_graph_call_fill(graph, &graph->ops[o], slot->step, true, true);
+    tri_graph_relay(graph, true);
     slot->can_go_down = false;
     if (graph->hooks.begin)
         graph->hooks.begin(graph->hooks.arg, true);

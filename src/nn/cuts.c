@@ -4,8 +4,6 @@
  */
 #include "nn/cuts.h"
 
-#include <string.h>
-
 #include "base/memory.h"
 #include "base/status.h"
 #include "nn/graph_impl.h"

@@ -7,8 +7,6 @@
  * place that is free in all of its time (first fit). With several slots, what lives from the forward into the backward
  * pass lies once for each behind what all of them share.
  */
-#include <stdlib.h>
-#include <string.h>
 
 #include "base/memory.h"
 #include "base/status.h"

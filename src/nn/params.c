@@ -8,7 +8,6 @@
 #include "nn/params.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/hash_wide.h"

@@ -142,23 +142,6 @@ void tri_graph_relay(tri_graph *graph, bool down)
 
 /* --- cutting --- */
 
-static tri_status check_span(const tri_graph *graph, int node_count, int first_node, int end_node, int first, int end)
-{
-    if (first_node < 0 || first_node >= end_node || end_node > node_count || first >= end)
-        return tri_fail(TRI_EINVAL, "graph: want a span of the model's %d nodes with an operation, got %d to %d",
-                        node_count, first_node, end_node);
-    for (int side = 0; side < 2; side++) {
-        int o = side ? end : first;
-        if (o > 0 && o < graph->op_count && !tri_graph_may_begin(graph, o))
-            return tri_fail(
-                TRI_EINVAL,
-                "graph: the model cannot be cut before node %d (%s): a fused relu or pool, or a block that is "
-                "formed again would be torn",
-                side ? end_node : first_node, tri_op_name(graph->ops[o].desc.op));
-    }
-    return TRI_OK;
-}
-
 static tri_status check_held(const tri_graph *graph, const tri_model *model)
 {
     const tri_param_spec *specs = model->params.items;
@@ -202,7 +185,18 @@ tri_status tri_graph_cut(tri_graph *graph, const tri_model *model)
         first += graph->ops[o].node < first_node;
         end += graph->ops[o].node < end_node;
     }
-    TRI_TRY(check_span(graph, node_count, first_node, end_node, first, end));
+    if (first_node < 0 || first_node >= end_node || end_node > node_count || first >= end)
+        return tri_fail(TRI_EINVAL, "graph: want a span of the model's %d nodes with an operation, got %d to %d",
+                        node_count, first_node, end_node);
+    for (int side = 0; side < 2; side++) {
+        int o = side ? end : first;
+        if (o > 0 && o < graph->op_count && !tri_graph_may_begin(graph, o))
+            return tri_fail(
+                TRI_EINVAL,
+                "graph: the model cannot be cut before node %d (%s): a fused relu or pool, or a block that is "
+                "formed again would be torn",
+                side ? end_node : first_node, tri_op_name(graph->ops[o].desc.op));
+    }
     TRI_TRY(crossings_find(graph, first, &graph->span.in, &graph->span.in_count));
     TRI_TRY(crossings_find(graph, end, &graph->span.out, &graph->span.out_count));
     relays_find(&graph->span);

@@ -4,8 +4,6 @@
  */
 #include "nn/tensors.h"
 
-#include <string.h>
-
 /* The tensor of that name, or -1. */
 static int64_t tensor_named(const tri_map *names, const char *name)
 {

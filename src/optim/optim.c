@@ -7,7 +7,6 @@
  */
 #include "optim/optim.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 

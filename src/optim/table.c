@@ -4,7 +4,6 @@
  */
 #include <math.h>
 
-#include "base/containers.h"
 #include "optim/step.h"
 
 #define TRI_OPTION_STRUCT tri_optim_config

@@ -69,17 +69,6 @@ static tri_status unit_leave(tri_fetch *fetch, int i)
     return status;
 }
 
-static tri_status make_room(tri_fetch *fetch)
-{
-    for (int i = 0; i < fetch->here_count && fetch->here_count >= TRI_FETCH_BUFFERS;) {
-        if (fetch->states[fetch->here[i]].users > 0)
-            i++;
-        else
-            TRI_TRY(unit_leave(fetch, i));
-    }
-    return TRI_OK;
-}
-
 /* The unit is the one that was used last. */
 static void unit_touch(tri_fetch *fetch, int u)
 {
@@ -99,7 +88,12 @@ static tri_status unit_fetch(tri_fetch *fetch, int u)
         unit_touch(fetch, u);
         return TRI_OK;
     }
-    TRI_TRY(make_room(fetch));
+    for (int i = 0; i < fetch->here_count && fetch->here_count >= TRI_FETCH_BUFFERS;) {
+        if (fetch->states[fetch->here[i]].users > 0)
+            i++;
+        else
+            TRI_TRY(unit_leave(fetch, i));
+    }
     TRI_TRY(tri_pool_take(&fetch->pool, unit->count, &state->buffer));
     fetch->here[fetch->here_count++] = u;
     tri_blocks blocks = {unit->counts, unit->firsts};
@@ -136,9 +130,14 @@ void tri_fetch_begin(tri_fetch *fetch, bool down)
     fetch->place = -1;
 }
 
-/* Up to the next unit that is not here: those before it are not to make room. */
-static tri_status fetch_ahead(tri_fetch *fetch)
+tri_status tri_fetch_bring(tri_fetch *fetch, int entry, const float **values)
 {
+    int u = fetch->units->of[entry];
+    fetch_unit *state = &fetch->states[u];
+    TRI_TRY(unit_fetch(fetch, u));
+    state->users++;
+    TRI_TRY(use_note(fetch, u));
+    /* Up to the next unit that is not here: those before it are not to make room. */
     bool found = !fetch->ahead || !fetch->known[fetch->down];
     for (int i = 1; i <= AHEAD && !found; i++) {
         int next = order_at(fetch, fetch->down, fetch->place + i);
@@ -147,17 +146,6 @@ static tri_status fetch_ahead(tri_fetch *fetch)
         found = fetch->states[next].buffer < 0;
         TRI_TRY(unit_fetch(fetch, next));
     }
-    return TRI_OK;
-}
-
-tri_status tri_fetch_bring(tri_fetch *fetch, int entry, const float **values)
-{
-    int u = fetch->units->of[entry];
-    fetch_unit *state = &fetch->states[u];
-    TRI_TRY(unit_fetch(fetch, u));
-    state->users++;
-    TRI_TRY(use_note(fetch, u));
-    TRI_TRY(fetch_ahead(fetch));
     TRI_TRY(unit_await(fetch, state));
     *values = tri_pool_array(&fetch->pool, state->buffer, 0) +
               (fetch->params->entries[entry].first - fetch->units->items[u].first);

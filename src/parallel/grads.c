@@ -58,9 +58,11 @@ static tri_status whole_alloc(tri_grads *grads)
     return TRI_OK;
 }
 
-/* Of another model, or of another stage of it. */
-static tri_status pool_drop_others(const tri_grads *grads)
+/* As a step takes and gives them, so that steps find the buffers there. */
+static tri_status pool_warm(tri_grads *grads)
 {
+    int held[TRI_GRADS_BUFFERS], count = 0;
+    /* Of another model, or of another stage of it. */
     size_t *nbytes = tri_alloc((size_t)(grads->units->count + 1) * sizeof(*nbytes));
     if (!nbytes)
         return TRI_ENOMEM;
@@ -68,14 +70,6 @@ static tri_status pool_drop_others(const tri_grads *grads)
         nbytes[u] = tri_pool_nbytes(grads->units->items[u].count);
     tri_kept_drop_others(grads->kept, nbytes, grads->units->count);
     tri_free(nbytes);
-    return TRI_OK;
-}
-
-/* As a step takes and gives them, so that steps find the buffers there. */
-static tri_status pool_warm(tri_grads *grads)
-{
-    int held[TRI_GRADS_BUFFERS], count = 0;
-    TRI_TRY(pool_drop_others(grads));
     for (int u = grads->units->count - 1; u >= 0; u--) {
         if (count == TRI_GRADS_BUFFERS) {
             tri_pool_give(&grads->pool, held[0]);

@@ -5,8 +5,6 @@
 #include "parallel/mesh.h"
 
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "base/memory.h"
 #include "comm/comm.h"
@@ -165,18 +163,6 @@ static tri_status hosts_find(const tri_parallel_config *config, const tri_group 
     return status;
 }
 
-static tri_status zero_open(const tri_parallel_config *config, tri_comm *comm, tri_mesh *mesh)
-{
-    TRI_TRY(hosts_find(config, tri_comm_world(comm), mesh));
-    mesh->zero_group = mesh->data_group;
-    if (mesh->zero == mesh->data)
-        return TRI_OK;
-    mesh->zero_group = NULL;
-    int place = mesh->data_rank % mesh->zero;
-    TRI_TRY(data_part_open(mesh, comm, mesh->data_rank - place, mesh->zero, 1, "zero", &mesh->zero_group));
-    return data_part_open(mesh, comm, place, mesh->data / mesh->zero, mesh->zero, "replicas", &mesh->replica_group);
-}
-
 static tri_status edges_open(tri_comm *comm, tri_mesh *mesh)
 {
     if (mesh->tensor == 1 && mesh->pipeline == 1) {
@@ -196,7 +182,14 @@ tri_status tri_mesh_open(const tri_parallel_config *config, tri_comm *comm, tri_
     TRI_TRY(tri_mesh_shape(config, tri_group_count(world), mesh));
     tri_mesh_place(mesh, tri_group_rank(world));
     TRI_TRY(edges_open(comm, mesh));
-    return zero_open(config, comm, mesh);
+    TRI_TRY(hosts_find(config, tri_comm_world(comm), mesh));
+    mesh->zero_group = mesh->data_group;
+    if (mesh->zero == mesh->data)
+        return TRI_OK;
+    mesh->zero_group = NULL;
+    int place = mesh->data_rank % mesh->zero;
+    TRI_TRY(data_part_open(mesh, comm, mesh->data_rank - place, mesh->zero, 1, "zero", &mesh->zero_group));
+    return data_part_open(mesh, comm, place, mesh->data / mesh->zero, mesh->zero, "replicas", &mesh->replica_group);
 }
 
 void tri_mesh_close(tri_mesh *mesh)

@@ -337,20 +337,14 @@ static tri_status messages_end(tri_pipeline *p)
     return TRI_OK;
 }
 
-static tri_status check_batch(const tri_pipeline *p, const pipe_table *table, const tri_batch *batch)
-{
-    if (table->schedule.ranks == 0)
-        return tri_fail(TRI_EINVAL, "pipeline: made for evaluation only, cannot train");
-    if (batch->shards != p->shards)
-        return tri_fail(TRI_EINVAL, "pipeline: want a batch of %lld shards, got %d", (long long)p->shards,
-                        batch->shards);
-    return TRI_OK;
-}
-
 static tri_status run_begin(const pipe_run *run, const pipe_table *table)
 {
     tri_pipeline *p = run->p;
-    TRI_TRY(check_batch(p, table, run->batch));
+    if (table->schedule.ranks == 0)
+        return tri_fail(TRI_EINVAL, "pipeline: made for evaluation only, cannot train");
+    if (run->batch->shards != p->shards)
+        return tri_fail(TRI_EINVAL, "pipeline: want a batch of %lld shards, got %d", (long long)p->shards,
+                        run->batch->shards);
     if (p->hooks.begin)
         p->hooks.begin(p->hooks.arg, run->training);
     p->table = table;

@@ -54,21 +54,6 @@ static int ahead_of(const tri_pipe_schedule *s, int rank)
 
 /* --- making --- */
 
-static tri_status check_wanted(tri_pipe_kind kind, int ranks, int each, int micros)
-{
-    if (ranks < 1 || micros < 1)
-        return tri_fail(TRI_ECONFIG, "pipeline: want at least 1 rank and 1 micro-batch, got %d and %d", ranks, micros);
-    bool interleaved = kind == TRI_PIPE_INTERLEAVED;
-    if (interleaved ? each < 2 || ranks < 2 : each != 1)
-        return tri_fail(TRI_ECONFIG, "parallel.schedule %s wants %s, got %d and %d", tri_pipe_kind_word(kind),
-                        interleaved ? "2 or more ranks with 2 or more chunks each" : "ranks with 1 chunk each", ranks,
-                        each);
-    if ((int64_t)ranks * each > 1 << 16 || (int64_t)micros * each > 1 << 24)
-        return tri_fail(TRI_ECONFIG, "pipeline: %d ranks, %d chunks each, %d micro-batches are too many", ranks, each,
-                        micros);
-    return TRI_OK;
-}
-
 static tri_status allocate(tri_pipe_schedule *s)
 {
     size_t ranks = (size_t)s->ranks, chunks = ranks * (size_t)s->each;
@@ -91,7 +76,16 @@ tri_status tri_pipe_schedule_make(tri_pipe_kind kind, int ranks, int each, int m
 {
     *out = (tri_pipe_schedule){0};
     tri_pipe_schedule s = {.kind = kind, .ranks = ranks, .each = each, .micros = micros, .training = training};
-    TRI_TRY(check_wanted(kind, ranks, each, micros));
+    if (ranks < 1 || micros < 1)
+        return tri_fail(TRI_ECONFIG, "pipeline: want at least 1 rank and 1 micro-batch, got %d and %d", ranks, micros);
+    bool interleaved = kind == TRI_PIPE_INTERLEAVED;
+    if (interleaved ? each < 2 || ranks < 2 : each != 1)
+        return tri_fail(TRI_ECONFIG, "parallel.schedule %s wants %s, got %d and %d", tri_pipe_kind_word(kind),
+                        interleaved ? "2 or more ranks with 2 or more chunks each" : "ranks with 1 chunk each", ranks,
+                        each);
+    if ((int64_t)ranks * each > 1 << 16 || (int64_t)micros * each > 1 << 24)
+        return tri_fail(TRI_ECONFIG, "pipeline: %d ranks, %d chunks each, %d micro-batches are too many", ranks, each,
+                        micros);
     s.action_count = micros * each * (training ? 2 : 1);
     tri_status status = allocate(&s);
     for (int r = 0; status == TRI_OK && r < ranks; r++)

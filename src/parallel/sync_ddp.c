@@ -8,7 +8,6 @@
  * buckets that it needs first go first.
  */
 #include <stdio.h>
-#include <string.h>
 
 #include "base/memory.h"
 #include "base/runtime.h"

@@ -166,15 +166,6 @@ static tri_status local_publish(tri_sync *sync)
     return status;
 }
 
-static void swap(float *a, float *b, int64_t count)
-{
-    for (int64_t i = 0; i < count; i++) {
-        float value = a[i];
-        a[i] = b[i];
-        b[i] = value;
-    }
-}
-
 static tri_status local_meet(tri_sync *sync)
 {
     sync_local *local = tri_container_of(sync, sync_local, base);
@@ -185,7 +176,11 @@ static tri_status local_meet(tri_sync *sync)
     memcpy(own, values, (size_t)count * sizeof(float));
     memset(own + count, 0, TRI_PARAMS_TAIL * sizeof(float));
     TRI_TRY(average(local, own));
-    swap(own, values, count);
+    for (int64_t i = 0; i < count; i++) {
+        float value = own[i];
+        own[i] = values[i];
+        values[i] = value;
+    }
     return TRI_OK;
 }
 

@@ -83,24 +83,6 @@ static void cuts_count(sync_ps *ps)
 
 /* --- create --- */
 
-static tri_status ps_allocate(sync_ps *ps)
-{
-    size_t numbers = (size_t)tri_params_tail(ps->params) + 1, cuts = (size_t)ps->spec.cut_count;
-    ps->missing = tri_alloc_zero(cuts, sizeof(int));
-    ps->needs = tri_alloc_zero(cuts, sizeof(int));
-    ps->first_cut = tri_alloc_zero(numbers, sizeof(int));
-    ps->last_cut = tri_alloc_zero(numbers, sizeof(int));
-    ps->tails = tri_alloc_zero((size_t)ps->part_count, sizeof(float *));
-    if (!ps->missing || !ps->needs || !ps->first_cut || !ps->last_cut || !ps->tails)
-        return TRI_ENOMEM;
-    TRI_TRY(tri_sync_arrays_alloc(ps->group, ps->params, ps->part_count, NULL, &ps->base.grads));
-    for (int p = 0; p < ps->part_count; p++)
-        ps->tails[p] = ps->base.grads[p] + tri_params_grad_count(ps->params);
-    ps->base.tail = ps->tails[0];
-    cuts_count(ps);
-    return TRI_OK;
-}
-
 static tri_status ps_open(sync_ps *ps, const tri_sync_setup *setup)
 {
     const tri_sync_servers *servers = setup->servers;
@@ -121,7 +103,19 @@ static tri_status ps_open(sync_ps *ps, const tri_sync_setup *setup)
     }
     if (tri_ps_parts(servers->config, setup->leaves, first, count, ps->parts) != setup->part_count)
         return tri_fail(TRI_EINTERNAL, "a worker's shards make other subtrees than its sync");
-    TRI_TRY(ps_allocate(ps));
+    size_t numbers = (size_t)tri_params_tail(ps->params) + 1, cuts = (size_t)ps->spec.cut_count;
+    ps->missing = tri_alloc_zero(cuts, sizeof(int));
+    ps->needs = tri_alloc_zero(cuts, sizeof(int));
+    ps->first_cut = tri_alloc_zero(numbers, sizeof(int));
+    ps->last_cut = tri_alloc_zero(numbers, sizeof(int));
+    ps->tails = tri_alloc_zero((size_t)ps->part_count, sizeof(float *));
+    if (!ps->missing || !ps->needs || !ps->first_cut || !ps->last_cut || !ps->tails)
+        return TRI_ENOMEM;
+    TRI_TRY(tri_sync_arrays_alloc(ps->group, ps->params, ps->part_count, NULL, &ps->base.grads));
+    for (int p = 0; p < ps->part_count; p++)
+        ps->tails[p] = ps->base.grads[p] + tri_params_grad_count(ps->params);
+    ps->base.tail = ps->tails[0];
+    cuts_count(ps);
     return tri_ps_dense_open(servers->client, &ps->spec, servers->worker == 0, setup->params->values, &ps->given_step,
                              &ps->dense);
 }
@@ -278,18 +272,6 @@ static tri_status ps_settle(tri_sync *sync)
     return TRI_OK;
 }
 
-/* Who is late continues with the newest weights, once what was asked for has come: it must not come later. */
-static tri_status catch_up(sync_ps *ps)
-{
-    if (!ps->late || ps->base.next_step == ps->clock)
-        return TRI_OK;
-    TRI_TRY(ps_settle(&ps->base));
-    ps->clock = ps->base.next_step;
-    ps->coming = true;
-    tri_ps_dense_pull(ps->dense, ps->clock, false);
-    return TRI_OK;
-}
-
 /* All pushes of this worker's part are queued: the next part, and weights for it. */
 static tri_status deal(sync_ps *ps)
 {
@@ -318,7 +300,14 @@ static tri_status ps_publish(tri_sync *sync)
         tri_ps_dense_pull(ps->dense, ps->clock, ps->clock == ps->last_step);
     } else if (ps->spec.optim.clip_norm > 0)
         tri_ps_dense_move(ps->dense, sync->step, sync->grad_scale);
-    return catch_up(ps);
+    /* Who is late continues with the newest weights, once what was asked for has come: it must not come later. */
+    if (!ps->late || ps->base.next_step == ps->clock)
+        return TRI_OK;
+    TRI_TRY(ps_settle(&ps->base));
+    ps->clock = ps->base.next_step;
+    ps->coming = true;
+    tri_ps_dense_pull(ps->dense, ps->clock, false);
+    return TRI_OK;
 }
 
 /* --- weights on their way --- */

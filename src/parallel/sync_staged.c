@@ -359,16 +359,6 @@ static bool is_alone(const sync_staged *staged, const tri_sync_setup *setup)
            !shared;
 }
 
-static tri_status grads_make(sync_staged *staged)
-{
-    const size_t nbytes = (size_t)(tri_params_grad_count(staged->params) + TRI_PARAMS_TAIL) * sizeof(float);
-    staged->base.grads = tri_alloc_zero((size_t)staged->part_count, sizeof(float *));
-    for (int p = 0; staged->base.grads && p < staged->part_count; p++)
-        if (!(staged->base.grads[p] = tri_device_alloc(staged->device, nbytes)))
-            return TRI_ENOMEM;
-    return staged->base.grads ? TRI_OK : TRI_ENOMEM;
-}
-
 /* Sums lie where gradients do, weights where they do in the twin. */
 static tri_status pieces_make(sync_staged *staged)
 {
@@ -443,7 +433,13 @@ static tri_status staged_make(sync_staged *staged, const tri_sync_ops *ops, cons
     staged->base.whole = staged->base.inner->whole;
     staged->base.tail = staged->base.inner->tail;
     staged->base.own = staged->base.inner->own;
-    TRI_TRY(grads_make(staged));
+    const size_t nbytes = (size_t)(tri_params_grad_count(staged->params) + TRI_PARAMS_TAIL) * sizeof(float);
+    staged->base.grads = tri_alloc_zero((size_t)staged->part_count, sizeof(float *));
+    for (int p = 0; staged->base.grads && p < staged->part_count; p++)
+        if (!(staged->base.grads[p] = tri_device_alloc(staged->device, nbytes)))
+            return TRI_ENOMEM;
+    if (!staged->base.grads)
+        return TRI_ENOMEM;
     TRI_TRY(weights_make(staged));
     return pieces_make(staged);
 }

@@ -5,8 +5,6 @@
  */
 #include "text/bpe.h"
 
-#include <string.h>
-
 #define SHORT_COUNT 96
 #define NO_RANK     UINT32_MAX
 

@@ -6,8 +6,6 @@
 
 #include <string.h>
 
-#include "base/fs.h"
-
 static tri_status read_vocabulary(tri_tokenizer *tokenizer, json_t *vocabulary)
 {
     const char *text;

@@ -4,7 +4,6 @@
  * it was.
  */
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/json.h"
 #include "text/tokenizer_impl.h"

@@ -8,7 +8,6 @@
 
 #include "base/fs.h"
 #include "text/tokenizer_impl.h"
-#include "text/unicode.h"
 
 static const tri_tokenizer_ops *const kinds[] = {&tri_tokenizer_byte, &tri_tokenizer_char, &tri_tokenizer_gpt,
                                                  &tri_tokenizer_hf};

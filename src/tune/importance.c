@@ -62,18 +62,6 @@ static tri_status step_find(const tri_trials *trials, int64_t *step)
     return TRI_OK;
 }
 
-/* Equal ones share the mean of their places. */
-static void ranks_find(sample *list, int count)
-{
-    qsort(list, (size_t)count, sizeof(*list), compare_cost);
-    for (int i = 0, j; i < count; i = j) {
-        for (j = i; j < count && list[j].cost == list[i].cost; j++)
-            ;
-        for (int k = i; k < j; k++)
-            list[k].rank = 0.5 * (i + j - 1);
-    }
-}
-
 /* Those that have the row, in bins: its choices, or as many equally full ones as the root of their number. */
 static double explained(const tri_space_row *row, int place, sample *list, int count)
 {
@@ -123,7 +111,14 @@ tri_status tri_importance(const tri_sweep *sweep, const tri_trials *trials, doub
         if (!isnan(cost))
             list[count++] = (sample){.units = trial->units, .cost = cost};
     }
-    ranks_find(list, count);
+    /* Equal ones share the mean of their places. */
+    qsort(list, (size_t)count, sizeof(*list), compare_cost);
+    for (int i = 0, j; i < count; i = j) {
+        for (j = i; j < count && list[j].cost == list[i].cost; j++)
+            ;
+        for (int k = i; k < j; k++)
+            list[k].rank = 0.5 * (i + j - 1);
+    }
     sample *copy = list + count;
     for (int r = 0; r < sweep->space.count; r++) {
         for (int i = 0; i < count; i++)

@@ -83,19 +83,6 @@ static int compare_doubles(const void *a, const void *b)
     return (*(const double *)a > *(const double *)b) - (*(const double *)a < *(const double *)b);
 }
 
-/* The distance to the further neighbour, the bounds and the prior's middle being neighbours too. */
-static void widths_find(estimate *e)
-{
-    const double least = 1.0 / (e->count < WIDTHS ? e->count : WIDTHS);
-    qsort(e->centers, (size_t)e->count - 1, sizeof(double), compare_doubles);
-    for (int i = 0; i + 1 < e->count; i++) {
-        double below = e->centers[i] - (i > 0 ? e->centers[i - 1] : 0);
-        double above = (i + 2 < e->count ? e->centers[i + 1] : 1) - e->centers[i];
-        e->widths[i] = fmin(fmax(fmax(below, above), least), 1);
-    }
-    e->widths[e->count - 1] = 1;
-}
-
 static tri_status estimate_make(const tri_space_row *row, int place, const observed *list, int count, estimate *e)
 {
     *e = (estimate){.choices = row->kind == TRI_SPACE_CHOICE ? row->choice_count : 0};
@@ -107,7 +94,15 @@ static tri_status estimate_make(const tri_space_row *row, int place, const obser
         if (!isnan(list[i].units[place]))
             e->centers[e->count++] = list[i].units[place];
     e->centers[e->count++] = 0.5;
-    widths_find(e);
+    /* The distance to the further neighbour, the bounds and the prior's middle being neighbours too. */
+    const double least = 1.0 / (e->count < WIDTHS ? e->count : WIDTHS);
+    qsort(e->centers, (size_t)e->count - 1, sizeof(double), compare_doubles);
+    for (int i = 0; i + 1 < e->count; i++) {
+        double below = e->centers[i] - (i > 0 ? e->centers[i - 1] : 0);
+        double above = (i + 2 < e->count ? e->centers[i + 1] : 1) - e->centers[i];
+        e->widths[i] = fmin(fmax(fmax(below, above), least), 1);
+    }
+    e->widths[e->count - 1] = 1;
     return TRI_OK;
 }
 

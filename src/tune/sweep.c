@@ -4,7 +4,6 @@
  */
 #include "tune/sweep.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 

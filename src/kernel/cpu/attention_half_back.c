@@ -6,8 +6,6 @@
 #include "kernel/cpu/attention_half.h"
 
 #include "kernel/cpu/cpu.h"
-#include "kernel/cpu/row_math.h"
-#include "kernel/cpu/vector_math.h"
 
 #define QUERIES TRI_ATTENTION_HALF_QUERIES
 #define KEYS    TRI_ATTENTION_HALF_KEYS

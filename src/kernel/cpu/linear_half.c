@@ -8,7 +8,6 @@
  */
 #include "kernel/cpu/cpu.h"
 #include "kernel/cpu/gemm_half.h"
-#include "tensor/half.h"
 
 /* Where things lie in scratch, in elements of 32 bits. */
 typedef struct layout {

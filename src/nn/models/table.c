@@ -142,19 +142,6 @@ static tri_status row_check(const tri_model_row *row, const tri_yaml *config)
     return tri_fields_check(config, what, names);
 }
 
-/* Cross entropy over classes, or the squared error of real targets. */
-static void loss_add(tri_model *model, tri_value logits, int64_t classes, double smoothing)
-{
-    tri_shape target = tri_model_shape(model, logits);
-    if (classes > 0 && target.ndim > 0)
-        target.ndim--;
-    tri_value y = tri_model_target(model, classes > 0 ? TRI_I32 : TRI_F32, target);
-    if (classes > 0)
-        tri_cross_entropy(model, logits, y, (float)smoothing);
-    else
-        tri_mse(model, logits, y);
-}
-
 static tri_status check_outputs(const tri_model *model, tri_value logits, int64_t classes)
 {
     tri_shape shape = tri_model_shape(model, logits);
@@ -234,7 +221,15 @@ static tri_status model_fill(const tri_model_row *row, const tri_yaml *config, t
                         row->name);
     if (smoothing > 0 && classes == 0)
         return tri_fail(TRI_ECONFIG, "model.smoothing: want targets that are classes, got real numbers");
-    loss_add(model, logits, classes, smoothing);
+    /* Cross entropy over classes, or the squared error of real targets. */
+    tri_shape target = tri_model_shape(model, logits);
+    if (classes > 0 && target.ndim > 0)
+        target.ndim--;
+    tri_value y = tri_model_target(model, classes > 0 ? TRI_I32 : TRI_F32, target);
+    if (classes > 0)
+        tri_cross_entropy(model, logits, y, (float)smoothing);
+    else
+        tri_mse(model, logits, y);
     return tri_model_finish(model);
 }
 

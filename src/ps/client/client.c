@@ -5,9 +5,6 @@
  */
 #include "ps/client/client.h"
 
-#include <stdio.h>
-#include <string.h>
-
 #include "base/events.h"
 #include "base/log.h"
 #include "base/memory.h"

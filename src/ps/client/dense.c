@@ -38,22 +38,17 @@ static tri_status blocks_init(tri_ps_dense *dense)
     return status == TRI_OK ? dense->client->status : status;
 }
 
-/* A server that has lost its values gets them if others have theirs; if all have lost them, all start from the first
- * values. */
-static void lost_find(tri_ps_client *client)
+/* The step to begin with: the earliest that some server has yet to take; -1: some have no values. */
+static int64_t clock_of_all(tri_ps_client *client)
 {
+    int64_t clock = INT64_MAX, tail = 0;
+    /* A server that has lost its values gets them if others have theirs; if all have lost them, all start from the
+     * first values. */
     bool any = false;
     for (int s = 0; s < client->setup.servers; s++)
         any = any || (ps_view_has(&client->view, s) && client->links[s].clock >= 0);
     for (int s = 0; any && s < client->setup.servers; s++)
         client->links[s].empty = ps_view_has(&client->view, s) && client->links[s].clock == PS_CLOCK_LOST;
-}
-
-/* The step to begin with: the earliest that some server has yet to take; -1: some have no values. */
-static int64_t clock_of_all(tri_ps_client *client)
-{
-    int64_t clock = INT64_MAX, tail = 0;
-    lost_find(client);
     for (int s = 0; s < client->setup.servers; s++) {
         const ps_link *link = &client->links[s];
         if (!ps_view_has(&client->view, s) || link->empty)

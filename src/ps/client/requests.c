@@ -5,7 +5,6 @@
  */
 #include <stdio.h>
 
-#include "base/memory.h"
 #include "ps/client/client_impl.h"
 
 void tri_ps_client_fail(tri_ps_client *client, tri_status status)

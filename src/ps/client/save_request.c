@@ -3,7 +3,6 @@
  * save_request.c: the leader asks the servers to write a checkpoint.
  */
 #include <stdio.h>
-#include <string.h>
 
 #include "ps/client/client_impl.h"
 #include "ps/replication/save.h"

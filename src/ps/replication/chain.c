@@ -3,16 +3,12 @@
  * chain.c: the connection to the backup, and the answers that wait for it.
  */
 
-#include <stdio.h>
 #include <string.h>
 
 #include "base/events.h"
-#include "base/log.h"
 #include "base/memory.h"
 #include "ps/replication/chain.h"
-#include "ps/replication/replication.h"
 #include "ps/server/connection.h"
-#include "ps/server/kv.h"
 
 /* --- answers that wait --- */
 

@@ -7,10 +7,8 @@
  * LEASE_BEATS does not know whether it was left out already, and answers nobody until the next one is
  * (tri_ps_chain_keep()). So each answer was true when it was asked for.
  */
-#include "base/log.h"
 #include "ps/replication/chain.h"
 #include "ps/server/connection.h"
-#include "ps/server/kv.h"
 
 #define LEASE_BEATS 3
 

@@ -11,7 +11,6 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "base/memory.h"
 #include "ps/replication/chain.h"
 #include "ps/replication/replication.h"
 #include "ps/server/connection.h"

@@ -7,7 +7,6 @@
  * leader asks before it pushes that one, so nobody waits. Where each push moves a block at once there is no such
  * moment: it is copied once the leader's own pushes are in, and what it has of the others' is noted.
  */
-#include <stdio.h>
 #include <string.h>
 
 #include "base/log.h"
@@ -270,18 +269,6 @@ static tri_status copies_plan(const tri_ps_server *server, ps_save *save)
                : tri_fail(TRI_ENOMEM, "no memory for the copy of its blocks (%lld bytes)", (long long)room * 4);
 }
 
-static tri_status drafts_join(ps_save *save)
-{
-    for (int i = 0; i < save->plan.target_count; i++) {
-        const tri_checkpoint_draft_setup setup = {.place = {save->plan.targets[i].folder, 1, 0},
-                                                  .step = save->step,
-                                                  .content = save->plan.content,
-                                                  .mark = save->plan.targets[i].mark};
-        TRI_TRY(tri_checkpoint_draft_join(&setup, &save->drafts[i]));
-    }
-    return TRI_OK;
-}
-
 /* The step that its blocks have come to. */
 static int64_t furthest(const tri_ps_server *server, const ps_table *table)
 {
@@ -326,7 +313,14 @@ static tri_status save_begin(tri_ps_server *server, ps_table *table, const ps_he
         return tri_fail(TRI_EFORMAT, "want %d arrays of each tensor", save->arrays);
     TRI_TRY(copies_plan(server, save));
     tri_ps_beat_excuse(server, (int64_t)(server->setup.net->timeout_s * 1e3));
-    return drafts_join(save);
+    for (int i = 0; i < save->plan.target_count; i++) {
+        const tri_checkpoint_draft_setup setup = {.place = {save->plan.targets[i].folder, 1, 0},
+                                                  .step = save->step,
+                                                  .content = save->plan.content,
+                                                  .mark = save->plan.targets[i].mark};
+        TRI_TRY(tri_checkpoint_draft_join(&setup, &save->drafts[i]));
+    }
+    return TRI_OK;
 }
 
 tri_status tri_ps_save_ask(tri_ps_server *server, ps_client_connection *client, const ps_head *head, const void *body)

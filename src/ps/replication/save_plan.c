@@ -7,7 +7,6 @@
 
 #include "ps/pack.h"
 #include "ps/replication/save.h"
-#include "ps/server/server_impl.h"
 
 #define TEXT_LIMIT_NBYTES 4096
 

@@ -9,7 +9,6 @@
 #include <stdio.h>
 
 #include "base/fs.h"
-#include "base/log.h"
 #include "base/memory.h"
 #include "base/yaml.h"
 #include "ps/pack.h"

@@ -4,7 +4,6 @@
  *
  * The bytes come from a server of the same job; they are checked for length all the same.
  */
-#include "base/memory.h"
 #include "ps/pack.h"
 #include "ps/replication/replication.h"
 #include "ps/server/dense.h"

@@ -26,16 +26,6 @@ tri_status tri_ps_reach(tri_ps_server *server, int number, int64_t limit_ms, tri
     return status;
 }
 
-/* Servers that are not in the view must not go on as if their backup was with them. */
-static void neighbours_drop(tri_ps_server *server)
-{
-    for (ps_client_connection *client = server->clients, *next; client; client = next) {
-        next = client->next;
-        if (client->server >= 0 && !ps_view_has(&server->view, client->server))
-            tri_ps_connection_close(server, client);
-    }
-}
-
 /* --- one view after the other --- */
 
 /* Workers wait for nothing of this slot here; one that is pushing into it begins again, where it is now. */
@@ -183,7 +173,12 @@ static tri_status view_settle(tri_ps_server *server)
             if (server->workers[w])
                 tri_ps_connection_close(server, server->workers[w]);
     }
-    neighbours_drop(server);
+    /* Servers that are not in the view must not go on as if their backup was with them. */
+    for (ps_client_connection *client = server->clients, *next; client; client = next) {
+        next = client->next;
+        if (client->server >= 0 && !ps_view_has(&server->view, client->server))
+            tri_ps_connection_close(server, client);
+    }
     tri_log(TRI_LOG_INFO, "view %llu: %d servers, %d of %d slots here", (unsigned long long)view->version,
             view->server_count, ps_view_slots(view, server->setup.number), PS_SLOTS);
     tri_ps_kv_view(server);

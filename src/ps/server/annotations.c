@@ -2,7 +2,6 @@
  *
  * annotations.c: notes that workers leave for each other (ps/rpc/annotation.h).
  */
-#include <string.h>
 
 #include "ps/rpc/annotation.h"
 #include "ps/server/connection.h"

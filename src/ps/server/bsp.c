@@ -10,8 +10,6 @@
  */
 #include <string.h>
 
-#include "base/memory.h"
-#include "kernel/kernel.h"
 #include "ps/replication/replication.h"
 #include "ps/server/connection.h"
 #include "ps/server/dense.h"
@@ -22,19 +20,13 @@ static bool clips(const ps_table *table)
     return table->spec.optim.clip_norm > 0;
 }
 
-/* With backup workers somebody may come late by any number of steps. */
-static tri_status check_clock(const ps_table *table, const ps_block *block, const ps_head *head)
-{
-    if (head->clock > block->clock || (head->clock < block->clock - 1 && !tri_ps_chooses(table)))
-        return tri_fail(TRI_EFORMAT, "step %lld of block %u, which is at step %lld", (long long)head->clock,
-                        head->block, (long long)block->clock);
-    return TRI_OK;
-}
-
 tri_status tri_ps_bsp_place(ps_client_connection *client, const ps_table *table, ps_block *block, const ps_head *head)
 {
     size_t wanted = tri_ps_gradients_nbytes(&table->spec, &table->spec.cuts[head->block]);
-    TRI_TRY(check_clock(table, block, head));
+    /* With backup workers somebody may come late by any number of steps. */
+    if (head->clock > block->clock || (head->clock < block->clock - 1 && !tri_ps_chooses(table)))
+        return tri_fail(TRI_EFORMAT, "step %lld of block %u, which is at step %lld", (long long)head->clock,
+                        head->block, (long long)block->clock);
     if (head->nbytes != wanted)
         return tri_fail(TRI_EFORMAT, "gradients of block %u: want %zu bytes, got %llu", head->block, wanted,
                         (unsigned long long)head->nbytes);
@@ -69,14 +61,6 @@ static void squares_find(tri_ps_server *server, ps_table *table, ps_block *block
             squares_answer(server->workers[w], table, block, block->clock);
 }
 
-static void values_give(tri_ps_server *server, const ps_table *table, ps_block *block)
-{
-    for (int w = 0; w < table->spec.workers; w++)
-        if (block->waits[w] && server->workers[w])
-            tri_ps_values_answer(server->workers[w], table, block, block->waits[w] & PS_FLAG_EXACT, false);
-    memset(block->waits, 0, (size_t)table->spec.workers);
-}
-
 static void block_try(tri_ps_server *server, ps_table *table, ps_block *block)
 {
     if (!block->moves || !ps_sum_is_whole(&block->sum) || !table->tail_whole || !table->scaled ||
@@ -92,7 +76,10 @@ static void block_try(tri_ps_server *server, ps_table *table, ps_block *block)
     memcpy(block->previous, block->values, count * sizeof(float));
     tri_ps_block_move(table, block, ps_sum_root(&block->sum), &figures);
     ps_sum_reset(&block->sum);
-    values_give(server, table, block);
+    for (int w = 0; w < table->spec.workers; w++)
+        if (block->waits[w] && server->workers[w])
+            tri_ps_values_answer(server->workers[w], table, block, block->waits[w] & PS_FLAG_EXACT, false);
+    memset(block->waits, 0, (size_t)table->spec.workers);
 }
 
 static void blocks_try(tri_ps_server *server, ps_table *table)

@@ -7,10 +7,8 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-#include "base/log.h"
 #include "base/memory.h"
 #include "kernel/kernel.h"
-#include "ps/replication/replication.h"
 #include "ps/server/connection.h"
 #include "ps/server/dense.h"
 #include "ps/tables/coding_dense.h"

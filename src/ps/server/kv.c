@@ -7,7 +7,6 @@
 #include <stdio.h>
 
 #include "base/memory.h"
-#include "net/bytes.h"
 
 tri_status tri_ps_kv_create(int workers, ps_kv **out)
 {

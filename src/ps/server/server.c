@@ -5,10 +5,7 @@
  * A client that sends something impossible gets the reason and loses its connection; what it had under way is taken
  * back, and nobody else notices. What concerns all (no memory, no number) ends the server.
  */
-#include <stdio.h>
-#include <string.h>
 
-#include "base/events.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "ps/replication/chain.h"

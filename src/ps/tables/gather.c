@@ -62,16 +62,6 @@ static int part_after(const ps_gather *gather, int64_t first)
     return at;
 }
 
-static tri_status part_check(const ps_gather *gather, tri_tree_part part, int at)
-{
-    long long first = part.first, last = part.first + part.count - 1;
-    if (at < gather->part_count && gather->parts[at].part.first <= last)
-        return tri_fail(TRI_EINVAL, "part of a sum of rows: leaves %lld to %lld overlap what is here", first, last);
-    if (gather->dropped)
-        return tri_fail(TRI_EINVAL, "part of a sum of rows: leaves %lld to %lld were dropped", first, last);
-    return TRI_OK;
-}
-
 /* Room for a part and its rows. */
 static tri_status part_make(ps_gather *gather, int at, tri_tree_part part, int64_t count)
 {
@@ -101,7 +91,11 @@ static tri_status part_take(ps_gather *gather, tri_tree_part part, const void *k
         return tri_fail(TRI_EINVAL, "part of a sum of rows: want a whole subtree of %lld leaves, got %lld from %lld on",
                         (long long)gather->leaves, (long long)part.count, (long long)part.first);
     int at = part_after(gather, part.first);
-    TRI_TRY(part_check(gather, part, at));
+    long long first = part.first, last = part.first + part.count - 1;
+    if (at < gather->part_count && gather->parts[at].part.first <= last)
+        return tri_fail(TRI_EINVAL, "part of a sum of rows: leaves %lld to %lld overlap what is here", first, last);
+    if (gather->dropped)
+        return tri_fail(TRI_EINVAL, "part of a sum of rows: leaves %lld to %lld were dropped", first, last);
     TRI_TRY(part_make(gather, at, part, count));
     if (count > 0) {
         memcpy(gather->parts[at].keys, keys, (size_t)count * sizeof(uint64_t));

@@ -4,8 +4,6 @@
  */
 #include "ps/tables/kv_spec.h"
 
-#include <stdio.h>
-
 #include "base/yaml.h"
 
 #define TRI_OPTION_STRUCT ps_table_config

@@ -40,18 +40,13 @@ static void row_give(ps_sparse *table, uint32_t row)
 
 /* --- places --- */
 
-static void places_clear(sparse_place *places, int64_t count)
-{
-    for (int64_t i = 0; i < count; i++)
-        places[i] = (sparse_place){0, SPARSE_NONE};
-}
-
 /* Fills an index of this many places with those of another, in their order. False: its tail is too short. */
 static bool places_refill(sparse_index *to, const sparse_index *from)
 {
     int64_t next = 0, from_count = sparse_place_count(from);
     int64_t to_count = sparse_place_count(to);
-    places_clear(to->places, to_count);
+    for (int64_t i = 0; i < to_count; i++)
+        to->places[i] = (sparse_place){0, SPARSE_NONE};
     for (int64_t i = 0; i < from_count; i++) {
         if (from->places[i].row == SPARSE_NONE)
             continue;
@@ -114,15 +109,6 @@ static sparse_place *place_make(const ps_sparse *table, sparse_index *index, uin
     return place;
 }
 
-static void row_begin(const ps_sparse *table, sparse_row *row)
-{
-    float *floats = sparse_floats(row);
-    sparse_initial(table, row->key, floats);
-    for (int s = 0; table->steps && s < table->rows.states; s++)
-        for (int i = 0; i < table->dim; i++)
-            floats[(s + 1) * table->dim + i] = tri_optim_rows_initial(&table->rows, s);
-}
-
 tri_status sparse_insert(ps_sparse *table, uint64_t key, uint64_t hash, uint32_t *out)
 {
     sparse_index *index = &table->slots[ps_hash_slot(hash)];
@@ -140,7 +126,11 @@ tri_status sparse_insert(ps_sparse *table, uint64_t key, uint64_t hash, uint32_t
     table->count++;
     sparse_row *row = sparse_row_at(table, number);
     *row = (sparse_row){.key = key};
-    row_begin(table, row);
+    float *floats = sparse_floats(row);
+    sparse_initial(table, row->key, floats);
+    for (int s = 0; table->steps && s < table->rows.states; s++)
+        for (int i = 0; i < table->dim; i++)
+            floats[(s + 1) * table->dim + i] = tri_optim_rows_initial(&table->rows, s);
     *out = number;
     return TRI_OK;
 }

@@ -282,8 +282,14 @@ static tri_status ties_read(ps_spec *spec, const tri_yaml *list)
     return TRI_OK;
 }
 
-static tri_status numbers_read(ps_spec *spec, const tri_yaml *root)
+tri_status tri_ps_spec_parse(const char *text, size_t nbytes, ps_spec *spec)
 {
+    tri_yaml *root;
+    *spec = (ps_spec){.params.device = tri_device_host()};
+    spec->arena = tri_alloc_zero(1, sizeof(*spec->arena));
+    if (!spec->arena)
+        return TRI_ENOMEM;
+    TRI_TRY(tri_yaml_parse(spec->arena, text, nbytes, "table", &root));
     const tri_yaml *name = tri_yaml_find(root, "name");
     int64_t workers;
     if (!name || !name->text || !name->text[0] || strlen(name->text) >= PS_NAME_NBYTES)
@@ -298,18 +304,6 @@ static tri_status numbers_read(ps_spec *spec, const tri_yaml *root)
     spec->workers = (int)workers;
     if ((spec->leaves & (spec->leaves - 1)) != 0)
         return tri_fail(TRI_ECONFIG, "a table: leaves: want a power of two, got %lld", (long long)spec->leaves);
-    return TRI_OK;
-}
-
-tri_status tri_ps_spec_parse(const char *text, size_t nbytes, ps_spec *spec)
-{
-    tri_yaml *root;
-    *spec = (ps_spec){.params.device = tri_device_host()};
-    spec->arena = tri_alloc_zero(1, sizeof(*spec->arena));
-    if (!spec->arena)
-        return TRI_ENOMEM;
-    TRI_TRY(tri_yaml_parse(spec->arena, text, nbytes, "table", &root));
-    TRI_TRY(numbers_read(spec, root));
     TRI_TRY(options_parse(&tri_ps_options, root, &spec->ps));
     TRI_TRY(options_parse(&tri_optim_options, root, &spec->optim));
     const tri_yaml *entries = tri_yaml_find(root, "entries");

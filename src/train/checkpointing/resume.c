@@ -6,11 +6,9 @@
  * What a run is at a step: weights, optimizer state, and one number, the step. Everything else is a function of them.
  */
 #include <inttypes.h>
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "base/fs.h"
 #include "base/log.h"
 #include "storage/storage.h"
 #include "train/checkpointing/arrays.h"

@@ -25,7 +25,6 @@
 #include "train/checkpointing/resume.h"
 #include "train/core/servers.h"
 #include "train/core/step.h"
-#include "train/features/observers.h"
 #include "train/features/sample_audit.h"
 #include "train/features/verify.h"
 

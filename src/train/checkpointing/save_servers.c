@@ -7,9 +7,7 @@
  * writes it itself, as before.
  */
 #include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/log.h"
 #include "ps/replication/save.h"
@@ -76,14 +74,6 @@ static tri_status plan_make(const save_work *work, ps_save_plan *plan, ps_save_r
 
 /* --- asking --- */
 
-static void drafts_open(tri_job *job, save_work *work)
-{
-    for (int i = 0; i < work->target_count; i++) {
-        tri_entropy(&work->targets[i].mark, sizeof(work->targets[i].mark));
-        save_target_begin(job, work, &work->targets[i], true);
-    }
-}
-
 static void drafts_close(save_work *work)
 {
     for (int i = 0; i < work->target_count; i++) {
@@ -97,7 +87,10 @@ static tri_status ask(tri_job *job, save_work *work, atomic_bool *given_up, ps_s
     ps_save_plan plan;
     ps_save_row *rows = NULL;
     int servers = 0;
-    drafts_open(job, work);
+    for (int i = 0; i < work->target_count; i++) {
+        tri_entropy(&work->targets[i].mark, sizeof(work->targets[i].mark));
+        save_target_begin(job, work, &work->targets[i], true);
+    }
     tri_status status = plan_make(work, &plan, &rows);
     atomic_store(given_up, false);
     if (status == TRI_OK)

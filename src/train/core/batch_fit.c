@@ -7,7 +7,6 @@
  */
 #include <inttypes.h>
 #include <math.h>
-#include <string.h>
 
 #include "device/cuda/cuda.h"
 #include "plan/measure.h"

@@ -3,17 +3,13 @@
  * build.c: configuration to objects: model, store, graph, optimizer, sync, data. Everything is sized here; afterwards a
  * step allocates nothing.
  */
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "base/events.h"
 #include "base/fs.h"
 #include "base/log.h"
-#include "base/rng.h"
 #include "data/tables/table.h"
 #include "parallel/compress.h"
-#include "text/tokenizer.h"
 #include "train/checkpointing/arrays.h"
 #include "train/checkpointing/resume.h"
 #include "train/core/build.h"
@@ -24,8 +20,6 @@
 #include "train/core/layout.h"
 #include "train/core/servers.h"
 #include "train/core/step.h"
-#include "train/elastic/reform_assignment.h"
-#include "train/features/observers.h"
 
 /* A starter that binds nobody (mpirun, torchrun) gives every rank all cores: they are shared out then, since ranks that
  * wait for cores cost far more than the threads bring. */

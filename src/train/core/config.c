@@ -8,7 +8,6 @@
 #include "train/core/config.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/fs.h"

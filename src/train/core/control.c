@@ -8,7 +8,6 @@
  * their own ways.
  */
 #include <signal.h>
-#include <string.h>
 
 #include "train/core/features.h"
 #include "train/core/step.h"
@@ -18,20 +17,6 @@
 bool tri_job_control_travels(const tri_job *job)
 {
     return !job->servers.client && !tri_job_has_own_weights(job);
-}
-
-/* Every stop signal but SIGINT is the end of one rank where ranks come and go. */
-static void wishes_put(tri_job *job, tri_control *own)
-{
-    tri_job_elastic *elastic = &job->elastic;
-    int number = tri_stop_signal();
-    elastic->wished = elastic->on && ((number && number != SIGINT) || elastic->leave_reason);
-    if (elastic->wished)
-        own->leaves = 1;
-    else {
-        own->stop = number;
-        own->joins = elastic->called && elastic->called(elastic->called_arg);
-    }
 }
 
 /* The end of the run, where none would be left. */
@@ -62,7 +47,16 @@ static tri_status own_put(tri_job *job, bool waits)
 {
     tri_job_control *control = &job->control;
     control->own = (tri_control){0};
-    wishes_put(job, &control->own);
+    /* Every stop signal but SIGINT is the end of one rank where ranks come and go. */
+    tri_job_elastic *elastic = &job->elastic;
+    int number = tri_stop_signal();
+    elastic->wished = elastic->on && ((number && number != SIGINT) || elastic->leave_reason);
+    if (elastic->wished)
+        control->own.leaves = 1;
+    else {
+        control->own.stop = number;
+        control->own.joins = elastic->called && elastic->called(elastic->called_arg);
+    }
     TRI_TRY(tri_features_control_put(job, &control->own));
     if (!tri_job_control_travels(job)) {
         columns_put(job);

@@ -8,7 +8,6 @@
  * bit: so the first steps try all shards, half of them, a quarter, until that is slower. Each rank finds its own
  * number.
  */
-#include <string.h>
 
 #include "base/log.h"
 #include "base/memory.h"

@@ -6,7 +6,6 @@
  * else rank 0 makes one.
  */
 #include <stdio.h>
-#include <string.h>
 
 #include "base/log.h"
 #include "monitor/metrics_read.h"

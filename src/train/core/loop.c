@@ -17,11 +17,8 @@
 #include "train/core/evaluate.h"
 #include "train/core/features.h"
 #include "train/core/job.h"
-#include "train/core/servers.h"
 #include "train/core/stages.h"
 #include "train/core/step.h"
-#include "train/elastic/reform.h"
-#include "train/elastic/reform_assignment.h"
 
 /* A group of one, for programs that take part in no job. */
 static tri_status open_alone(tri_job *job)

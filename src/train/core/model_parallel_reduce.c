@@ -3,7 +3,6 @@
  * model_parallel_reduce.c: what the ranks that share one model out (tensor ranks, stages) tell each other between the
  * sums over the data and the moving of the weights: the tail, and the norm of a gradient of which each has a part.
  */
-#include <math.h>
 #include <string.h>
 
 #include "train/core/job.h"

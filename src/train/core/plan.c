@@ -3,11 +3,10 @@
  * plan.c: what a rank would allocate for a run, found out by building its part of the job: nothing is trained, nobody
  * else is needed.
  */
-#include <string.h>
 
+#include "train/core/plan.h"
 #include "train/core/build.h"
 #include "train/core/features.h"
-#include "train/core/plan.h"
 #include "train/core/step.h"
 
 /* The rank with most shards, and among those with most parts, which are gradients of their own. */

@@ -5,15 +5,14 @@
  * The first worker leads: it gives the first weights, evaluates, writes checkpoints and tells people. The others begin
  * when the servers have weights, at the step these are after; so does a worker that was started again.
  */
-#include <string.h>
 
+#include "train/core/servers.h"
 #include "base/log.h"
 #include "parallel/sync_ps.h"
 #include "ps/client/client.h"
 #include "train/core/dataset_info.h"
 #include "train/core/features.h"
 #include "train/core/job.h"
-#include "train/core/servers.h"
 
 bool tri_job_follows(const tri_job *job)
 {

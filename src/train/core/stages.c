@@ -2,7 +2,6 @@
  *
  * stages.c: a run's model in stages: where it is cut, what of it this rank holds, and the pipeline that runs it.
  */
-#include <stdio.h>
 #include <string.h>
 
 #include "base/memory.h"

@@ -376,14 +376,6 @@ static void count_step(tri_job *job, double seconds)
     tri_counter_add(TRI_COUNT_SAMPLES, (uint64_t)samples);
 }
 
-/* By steps that are alike: whole batches, as many shards at once as there will be. */
-static void threads_tune(const tri_job *job)
-{
-    if (job->config.train.threads == 0 && job->threads > 1 && !job->accumulation.searching &&
-        batch_samples(job) == job->sampler.batch)
-        tri_tiles_tune(job->threads, job->record.forward + job->record.backward);
-}
-
 static tri_status step_make(tri_job *job)
 {
     int64_t start_ns = tri_now_ns(), mark_ns = start_ns;
@@ -413,7 +405,10 @@ static tri_status step_make(tri_job *job)
     tri_accumulation_step(job);
     tri_features_span(job, "step", start_ns, mark_ns);
     count_step(job, (double)(tri_now_ns() - start_ns) / 1e9);
-    threads_tune(job);
+    /* By steps that are alike: whole batches, as many shards at once as there will be. */
+    if (job->config.train.threads == 0 && job->threads > 1 && !job->accumulation.searching &&
+        batch_samples(job) == job->sampler.batch)
+        tri_tiles_tune(job->threads, job->record.forward + job->record.backward);
     step_advance(job);
     job->elastic.exchange_pending = false;
     return TRI_OK;

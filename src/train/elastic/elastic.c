@@ -8,7 +8,6 @@
  */
 #include "train/elastic/elastic.h"
 
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -263,13 +262,6 @@ static tri_status elastic_open(elastic *at)
     at->job->elastic.called_arg = at;
     at->job->elastic.place = setup->place;
     return TRI_OK;
-}
-
-static void links_close(elastic *at)
-{
-    tri_job_unform(at->job);
-    tri_comm_leave(at->comm);
-    at->comm = NULL;
 }
 
 static void elastic_close(elastic *at)
@@ -599,7 +591,9 @@ static tri_status generation_find(elastic *at)
         tri_comm_leave(links);
         return status;
     }
-    links_close(at);
+    tri_job_unform(at->job);
+    tri_comm_leave(at->comm);
+    at->comm = NULL;
     TRI_TRY(status);
     if (before > 0 && tri_members_now(at->members)->number > before + 1)
         tri_job_lost_touch(at->job);

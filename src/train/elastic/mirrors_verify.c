@@ -10,7 +10,6 @@
  * both have, nobody knows (docs/design/recovery.md).
  */
 #include <stdio.h>
-#include <string.h>
 
 #include "base/events.h"
 #include "base/log.h"

@@ -4,7 +4,6 @@
  * the run's newest checkpoint, while the others go on (ps.consistency ssp, async).
  */
 #include <inttypes.h>
-#include <string.h>
 
 #include "base/log.h"
 #include "parallel/sync_ps.h"

@@ -7,7 +7,6 @@
  * begins before it has all sums: so whoever fails earlier is where the step began, and redoes it.
  */
 #include <stdio.h>
-#include <string.h>
 
 #include "base/fs.h"
 #include "base/log.h"

@@ -6,7 +6,6 @@
  * What a process had stays until it stands in the store that all ranks have theirs: whoever dies meanwhile, all that
  * are left have the older one, or all have the newer one.
  */
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

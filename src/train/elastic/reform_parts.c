@@ -76,13 +76,6 @@ static int64_t count_of(const tri_job *job, int array)
     return array == 0 ? job->params->count : tri_optim_count(job->optim);
 }
 
-static void hand_over_report(const handing *h, int64_t elements, int64_t start_ns)
-{
-    double seconds = (double)(tri_now_ns() - start_ns) / 1e9, mb = (double)elements * sizeof(float) / 1e6;
-    tri_log(TRI_LOG_INFO, "has the state after step %lld: %.1f MB from %d worker%s in %.3f s (%.0f MB/s)",
-            (long long)h->job->step, mb, h->givers, h->givers == 1 ? "" : "s", seconds, mb / seconds);
-}
-
 /* A rank that is a step behind keeps what it has until everything is there: it may be the last that has anything. A
  * newcomer has nothing to lose. */
 static tri_status arrays_move(handing *h, tri_job_arrays *arrays, float **rooms)
@@ -112,7 +105,9 @@ static tri_status arrays_move(handing *h, tri_job_arrays *arrays, float **rooms)
         memcpy(arrays->views[i].host, rooms[i], (size_t)count_of(job, i) * sizeof(float));
     tri_job_arrays_written(arrays);
     TRI_TRY(tri_scalar_state_take(job, &scalars, job->elastic.has_state));
-    hand_over_report(h, elements, start_ns);
+    double seconds = (double)(tri_now_ns() - start_ns) / 1e9, mb = (double)elements * sizeof(float) / 1e6;
+    tri_log(TRI_LOG_INFO, "has the state after step %lld: %.1f MB from %d worker%s in %.3f s (%.0f MB/s)",
+            (long long)h->job->step, mb, h->givers, h->givers == 1 ? "" : "s", seconds, mb / seconds);
     return TRI_OK;
 }
 

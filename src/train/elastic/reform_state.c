@@ -3,7 +3,6 @@
  * reform_state.c: where every rank has a whole state: the newest becomes everybody's when a generation forms.
  */
 #include <stdio.h>
-#include <string.h>
 
 #include "base/fs.h"
 #include "base/log.h"

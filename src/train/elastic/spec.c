@@ -136,19 +136,6 @@ static tri_status patterns_add(const char *key, const tri_patterns *patterns, tr
     return TRI_OK;
 }
 
-static tri_status facts_add(const tri_job *job, tri_string *out)
-{
-    tri_status status = TRI_OK;
-    for (size_t i = 0; i < TRI_COUNT_OF(facts) && status == TRI_OK; i++) {
-        tri_string value = {0};
-        status = facts[i].print(job, &value);
-        if (status == TRI_OK)
-            status = line_add(facts[i].key, &value, out);
-        tri_string_fini(&value);
-    }
-    return status;
-}
-
 tri_status tri_job_spec(const tri_job *job, tri_string *out)
 {
     const tri_config *config = &job->config;
@@ -158,5 +145,13 @@ tri_status tri_job_spec(const tri_job *job, tri_string *out)
     TRI_TRY(patterns_add("reinit", &config->reinit, out));
     for (const tri_config_section *at = tri_config_sections; at->table; at++)
         TRI_TRY(options_add(config, at, out));
-    return facts_add(job, out);
+    tri_status status = TRI_OK;
+    for (size_t i = 0; i < TRI_COUNT_OF(facts) && status == TRI_OK; i++) {
+        tri_string value = {0};
+        status = facts[i].print(job, &value);
+        if (status == TRI_OK)
+            status = line_add(facts[i].key, &value, out);
+        tri_string_fini(&value);
+    }
+    return status;
 }

@@ -144,21 +144,6 @@ static void places_set(const move *m, const tri_vector *const lists[2], tri_vect
     }
 }
 
-static tri_status sources_find(move *m)
-{
-    const tri_vector *held[2] = {m->from[0] ? &m->from[0]->held : NULL, m->from[1] ? &m->from[1]->held : NULL};
-    TRI_TRY(ends_find(m, held, &m->sources));
-    m->first_of = tri_alloc_zero((size_t)m->tensors->count + 1, sizeof(int));
-    if (!m->first_of)
-        return TRI_ENOMEM;
-    for (int t = 0, i = 0; t <= m->tensors->count; t++) {
-        while (i < (int)m->sources.count && ((end *)tri_vector_at(&m->sources, (size_t)i))->extent.tensor < t)
-            i++;
-        m->first_of[t] = i;
-    }
-    return TRI_OK;
-}
-
 /* --- the ways --- */
 
 static bool is_same(const tri_extent *a, const tri_extent *b)
@@ -462,7 +447,17 @@ static tri_status move_open(move *m)
         if (m->to[i])
             TRI_TRY(tri_state_shard_views_open(m->to[i], &m->views_to[i]));
     }
-    return sources_find(m);
+    const tri_vector *held[2] = {m->from[0] ? &m->from[0]->held : NULL, m->from[1] ? &m->from[1]->held : NULL};
+    TRI_TRY(ends_find(m, held, &m->sources));
+    m->first_of = tri_alloc_zero((size_t)m->tensors->count + 1, sizeof(int));
+    if (!m->first_of)
+        return TRI_ENOMEM;
+    for (int t = 0, i = 0; t <= m->tensors->count; t++) {
+        while (i < (int)m->sources.count && ((end *)tri_vector_at(&m->sources, (size_t)i))->extent.tensor < t)
+            i++;
+        m->first_of[t] = i;
+    }
+    return TRI_OK;
 }
 
 static void move_close(move *m)

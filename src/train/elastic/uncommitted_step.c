@@ -24,25 +24,6 @@ void tri_uncommitted_step_close(tri_job *job)
     *uncommitted = (tri_uncommitted_step){0};
 }
 
-/* The sums of the own role lie in the sync, which ends. */
-static tri_status own_sums_copy(const tri_device *device, tri_uncommitted_step *uncommitted)
-{
-    int64_t total = 0;
-    for (int i = 0; i < uncommitted->own_count; i++)
-        total += uncommitted->pieces[i].slice.count;
-    float *to = tri_device_alloc(device, (size_t)(total + 1) * sizeof(float));
-    if (!to)
-        return TRI_ENOMEM;
-    uncommitted->own_sums = to;
-    for (int i = 0; i < uncommitted->own_count; i++) {
-        tri_sync_piece *piece = &uncommitted->pieces[i];
-        tri_device_copy(device, to, piece->sums, (size_t)piece->slice.count * sizeof(float));
-        piece->sums = to;
-        to += piece->slice.count;
-    }
-    return TRI_OK;
-}
-
 tri_status tri_uncommitted_step_keep(tri_job *job)
 {
     tri_job_assignment *assignment = &job->assignment;
@@ -62,7 +43,21 @@ tri_status tri_uncommitted_step_keep(tri_job *job)
                (size_t)assignment->piece_count * sizeof(tri_sync_piece));
     uncommitted->sums = assignment->sums;
     assignment->sums = NULL;
-    return own_sums_copy(job->device, uncommitted);
+    /* The sums of the own role lie in the sync, which ends. */
+    int64_t total = 0;
+    for (int i = 0; i < uncommitted->own_count; i++)
+        total += uncommitted->pieces[i].slice.count;
+    float *to = tri_device_alloc(job->device, (size_t)(total + 1) * sizeof(float));
+    if (!to)
+        return TRI_ENOMEM;
+    uncommitted->own_sums = to;
+    for (int i = 0; i < uncommitted->own_count; i++) {
+        tri_sync_piece *piece = &uncommitted->pieces[i];
+        tri_device_copy(job->device, to, piece->sums, (size_t)piece->slice.count * sizeof(float));
+        piece->sums = to;
+        to += piece->slice.count;
+    }
+    return TRI_OK;
 }
 
 tri_status tri_uncommitted_step_make(tri_job *job, tri_shard_set *set)

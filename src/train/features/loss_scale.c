@@ -6,7 +6,6 @@
  * which all ranks of all layouts have alike: where it is no number, nobody moves anything, and the factor is halved.
  */
 #include <math.h>
-#include <string.h>
 
 #include "base/log.h"
 #include "train/core/features.h"

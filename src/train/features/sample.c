@@ -5,7 +5,6 @@
  * The weights are packed again for each sample into memory that was planned when the job was built. The draws are those
  * of the seed, the same each time, so that texts of different steps compare.
  */
-#include <stdio.h>
 #include <string.h>
 
 #include "generate/source.h"

@@ -7,7 +7,6 @@
  * look after the same step. They gather a row each, and all see the same rows. A rank that is slow three times in a row
  * is reported, once a minute.
  */
-#include <stdio.h>
 
 #include "base/disk_wait.h"
 #include "base/log.h"

@@ -8,7 +8,6 @@
  * is sent what they remember, and writes the file. Workers of parameter servers know no other ranks: trace_servers.c.
  */
 #include <stdio.h>
-#include <string.h>
 
 #include "base/events.h"
 #include "base/fs.h"

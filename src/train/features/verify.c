@@ -10,7 +10,6 @@
  * goes wrong in it shows in the weights of the next step.
  */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/events.h"
