@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs a file of tests as 2 and as 3 ranks: every rank runs the same tests in the same order.
+"""Runs a file of tests as 3 ranks, with `make test-all` as 2 too: every rank runs the same tests in the same order.
 
 A test file ends with `ranks.main()`. Without RANK in the environment it starts itself once per rank; what a failing rank
 printed is printed. Ranks are forks of a process that has imported torch, which takes longer than most tests.
@@ -19,6 +19,7 @@ sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../
 from ports import free_port  # noqa: E402
 
 LIMIT_S = 120
+WORLDS = (2, 3) if os.environ.get("TRIREME_TEST_ALL") else (3,)
 forks = None  # the process whose forks the ranks are
 
 
@@ -75,7 +76,7 @@ def fork_run(jobs):
     return [statuses[pid] for pid in pids]
 
 
-def main(worlds=(2, 3), init=True):
+def main(worlds=WORLDS, init=True):
     if "TRIREME_TEST_RANKS" not in os.environ:
         failed = False
         for world in worlds:

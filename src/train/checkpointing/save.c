@@ -380,6 +380,15 @@ static void saver_write(saver_state *saver, save_work *work, bool beside)
     save_work_run(work);
 }
 
+/* A part that may have another bit is given to no checkpoint. */
+static void copy_make(tri_job *job, save_work *work)
+{
+    save_work_copy(work, saver_of(job)->copy);
+    tri_status status = tri_job_verify_unchanged(job);
+    for (int i = 0; status != TRI_OK && i < work->target_count; i++)
+        save_target_fail(&work->targets[i], status);
+}
+
 /* The weights are the run's. lasting: all is done when it returns. */
 static tri_status write_met(tri_job *job, save_work *work, bool lasting)
 {
@@ -389,8 +398,9 @@ static tri_status write_met(tri_job *job, save_work *work, bool lasting)
     if (collects)
         return collect(job, work);
     bool beside = !lasting && work == &saver->work && saver->copy;
+    work->memory = beside ? NULL : job;
     if (beside)
-        save_work_copy(work, saver->copy);
+        copy_make(job, work);
     saver_write(saver, work, beside);
     return TRI_OK;
 }

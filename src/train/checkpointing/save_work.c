@@ -12,6 +12,7 @@
 #include "train/checkpointing/local_sgd.h"
 #include "train/checkpointing/resume.h"
 #include "train/checkpointing/save.h"
+#include "train/features/verify.h"
 
 /* --- items --- */
 
@@ -235,7 +236,11 @@ void save_work_run(save_work *work)
         save_target *target = &work->targets[i];
         if (!target->draft)
             continue;
-        tri_status status = own_part(work, target->draft);
+        tri_status status = target->status;
+        if (status == TRI_OK)
+            status = own_part(work, target->draft);
+        if (status == TRI_OK && work->memory)
+            status = tri_job_verify_unchanged(work->memory);
         if (status == TRI_OK && work->rank == 0)
             status = complete(work, target->draft);
         if (status != TRI_OK)

@@ -185,6 +185,7 @@ typedef struct tri_job_assignment {
     int64_t every;                   /* steps from one comparison of parts with their mirrors to the next; 0: none */
     int in_a_row;                    /* repairs of them, of this step */
     tri_state_shard_sight sights[2]; /* of the own role and the mirror, when they were compared last */
+    int64_t good_step;               /* after which they were compared for a save, and the same; -1: none */
     int64_t nbytes;                  /* that it sends */
     int64_t step_start_ns;           /* of the step under way */
 } tri_job_assignment;

@@ -45,6 +45,7 @@ tri_status tri_job_mirrors_verify_open(tri_job *job)
     tri_job_assignment *assignment = &job->assignment;
     int states = tri_optim_states(&job->config.optim);
     double elements = (double)job->tensors.total * (1 + states) / assignment->now.what.roles;
+    assignment->good_step = -1;
     assignment->every = tri_job_verify_steps(job, KINDS * PASSES * elements * sizeof(float));
     for (int kind = 0; assignment->every > 0 && kind < KINDS; kind++)
         TRI_TRY(tri_state_shard_digests_open(shard_of(job, kind)));
@@ -274,10 +275,23 @@ static tri_status verify_now(tri_job *job)
     TRI_TRY(tri_job_settle(job));
     TRI_TRY(tri_job_mirrors_compare(job, "mirrors", &same));
     job->assignment.in_a_row = 0;
+    job->assignment.good_step = same ? job->step : -1;
     return same ? TRI_OK : tri_job_mirrors_repair(job);
 }
 
 /* --- without the others --- */
+
+tri_status tri_job_mirrors_unchanged(const tri_job *job, bool *same)
+{
+    const tri_job_assignment *assignment = &job->assignment;
+    tri_state_shard_sight now;
+    *same = true;
+    if (assignment->mirrored < 0 || assignment->every == 0 || assignment->good_step != job->step)
+        return TRI_OK;
+    TRI_TRY(tri_state_shard_look(&assignment->now.own, job->threads, &now));
+    *same = now.digest == assignment->sights[OWN].digest;
+    return TRI_OK;
+}
 
 static void role_check(const tri_job *job, const tri_state_shard *shard, int64_t step, int *role, const char *what)
 {

@@ -21,6 +21,7 @@
 #include "train/checkpointing/resume.h"
 #include "train/core/features.h"
 #include "train/core/step.h"
+#include "train/elastic/mirrors_verify.h"
 #include "train/features/verify.h"
 
 #define TILE_COUNT  (INT64_C(1) << 14) /* elements that are hashed at once */
@@ -33,10 +34,12 @@ typedef struct verify_state {
     int64_t every;     /* steps; 0: nothing is compared */
     uint64_t *digests; /* [tiles of the store] */
     tri_device_view weights;
-    int64_t drops;    /* of all copies */
-    int64_t repairs;  /* of what is here */
-    int64_t compared; /* the step before which all were alike last */
-    int in_a_row;     /* repairs of this step */
+    int64_t drops;     /* of all copies */
+    int64_t repairs;   /* of what is here */
+    int64_t compared;  /* the step before which all were alike last */
+    int64_t good_step; /* after which they were compared for a save, and alike; -1: none */
+    uint64_t digest;   /* of the weights, when they were compared last */
+    int in_a_row;      /* repairs of this step */
 } verify_state;
 
 static verify_state *verify_of(const tri_job *job)
@@ -92,6 +95,7 @@ static tri_status form(tri_job *job)
 {
     verify_state *verify = verify_of(job);
     verify->compared = job->step;
+    verify->good_step = -1;
     bool alike = !tri_job_has_own_weights(job) && !job->servers.client && job->world > 1;
     bool several = job->spread == TRI_SPREAD_WEIGHTS ? job->mesh.zero < job->mesh.data : job->mesh.data > 1;
     if (!alike || !several)
@@ -144,14 +148,20 @@ static uint64_t digest_of(const tri_job *job, const float *values, int64_t count
     return digest;
 }
 
+static uint64_t weights_digest(const tri_job *job)
+{
+    const tri_device_view *view = &verify_of(job)->weights;
+    tri_device_view_read(view);
+    return digest_of(job, view->host, tri_params_held(job->params));
+}
+
 /* This rank's part of the sums that are zero where all replicas are the same: of half a hash each, so that the sums of
  * two billion ranks fit. */
 static void figures_make(const tri_job *job, int64_t figures[2])
 {
     tri_group *group = replicas_of(job, 0);
-    const tri_device_view *view = &verify_of(job)->weights;
-    tri_device_view_read(view);
-    uint64_t digest = digest_of(job, view->host, tri_params_held(job->params));
+    uint64_t digest = weights_digest(job);
+    verify_of(job)->digest = digest;
     int64_t factor = tri_group_rank(group) == 0 ? tri_group_count(group) - 1 : -1;
     figures[0] = factor * (int64_t)(digest & UINT32_MAX);
     figures[1] = factor * (int64_t)(digest >> 32);
@@ -534,10 +544,23 @@ static tri_status verify_now(tri_job *job)
     tri_group_name_next(job->group, "");
     TRI_TRY(status);
     verify->in_a_row = 0;
-    if (figures[0] != 0 || figures[1] != 0)
+    bool same = figures[0] == 0 && figures[1] == 0;
+    if (!same)
         TRI_TRY(replicas_repair_all(job));
     verify->compared = job->step;
+    verify->good_step = same ? job->step : -1;
     return TRI_OK;
+}
+
+tri_status tri_job_verify_unchanged(tri_job *job)
+{
+    const verify_state *verify = verify_of(job);
+    bool same = true;
+    if (verify->every > 0 && verify->good_step == job->step)
+        same = weights_digest(job) == verify->digest;
+    if (same)
+        TRI_TRY(tri_job_mirrors_unchanged(job, &same));
+    return same ? TRI_OK : tri_fail(TRI_EIO, "what this rank holds has changed in memory while it was copied");
 }
 
 /* Before a checkpoint, known to all ranks. */

@@ -18,6 +18,8 @@
 #include "base/rng.h"
 #include "checkpoint/manifest.h"
 #include "ranks/train/train_expect.h"
+#include "train/checkpointing/resume.h"
+#include "train/core/features.h"
 #include "train/core/job.h"
 #include "train/core/step.h"
 
@@ -168,6 +170,37 @@ static void the_rank_and_the_tensor_are_named(void **state)
     assert_int_equal(lines_with(RUN_FOLDER, ".weight: repaired from these"), 1);
     assert_int_equal(lines_with(RUN_FOLDER, "\"event\""), 2); /* with that of the run itself */
     check_bits("reproducible");
+    assert_int_equal(tri_fs_remove(RUN_FOLDER), TRI_OK);
+}
+
+/* Between the comparison that comes before a checkpoint and the copy of what goes there. */
+static void flip_and_save(tri_job *job)
+{
+    extern const tri_feature tri_feature_replicas;
+    if (job->step != flip.step)
+        return;
+    assert_int_equal(tri_feature_replicas.run(job), TRI_OK);
+    bit_flip(job);
+    (void)tri_job_save(job); /* that it fails is looked for in the log */
+}
+
+static void a_bit_that_flips_before_it_is_copied_is_in_no_checkpoint(void **state)
+{
+    (void)state;
+    const char *const kept[] = {"checkpoint.keep=100", NULL};
+    train_outcome quiet = expect_outcome(&(train_case){.config = mlp, .world = 3}), outcome;
+    for (int rank = 0; rank < 2; rank++) { /* rank 0 writes */
+        assert_int_equal(tri_fs_remove(RUN_FOLDER), TRI_OK);
+        flip.rank = rank;
+        flip.step = 6;
+        flip.array = flip.every = 0;
+        train_case test = {
+            .config = mlp, .overrides = kept, .run_folder = RUN_FOLDER, .world = 3, .before_step = flip_and_save};
+        assert_true(repairs_of(&test, &outcome) > 0);
+        assert_true(outcome.status == TRI_OK && outcome.hash == quiet.hash);
+        assert_int_equal(lines_with(RUN_FOLDER, "changed in memory while it was copied"), rank == 0 ? 1 : 0);
+        assert_int_equal(tri_fs_exists(RUN_FOLDER "/checkpoints/step-00000006"), rank != 0);
+    }
     assert_int_equal(tri_fs_remove(RUN_FOLDER), TRI_OK);
 }
 
@@ -329,6 +362,7 @@ int main(void)
         cmocka_unit_test(a_flipped_bit_is_found_and_the_run_ends_as_a_quiet_one),
         cmocka_unit_test(without_comparing_the_run_ends_otherwise),
         cmocka_unit_test(the_rank_and_the_tensor_are_named),
+        cmocka_unit_test(a_bit_that_flips_before_it_is_copied_is_in_no_checkpoint),
         cmocka_unit_test(the_state_of_an_optimizer_is_repaired_with_the_weights),
         cmocka_unit_test(hundreds_of_flips_leave_no_trace),
         cmocka_unit_test(what_is_saved_at_the_end_is_compared_before),
