@@ -48,7 +48,8 @@ typedef struct save_work {
     tri_job_slices slices;
     save_item *items;
     int item_count;
-    tri_job *memory;                      /* whose arrays the items are; NULL: they are of a copy */
+    tri_job *memory;                      /* whose arrays the items are; NULL: they are of a copy, */
+    tri_status (*look)(tri_job *memory);  /* and fails if they have changed since they were compared */
     uint64_t nbytes;                      /* of a checkpoint */
     int64_t start_ns, paused_ns, took_ns; /* when; how long training stood still; until it was durable */
 } save_work;

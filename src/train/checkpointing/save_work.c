@@ -12,7 +12,6 @@
 #include "train/checkpointing/local_sgd.h"
 #include "train/checkpointing/resume.h"
 #include "train/checkpointing/save.h"
-#include "train/features/verify.h"
 
 /* --- items --- */
 
@@ -240,7 +239,7 @@ void save_work_run(save_work *work)
         if (status == TRI_OK)
             status = own_part(work, target->draft);
         if (status == TRI_OK && work->memory)
-            status = tri_job_verify_unchanged(work->memory);
+            status = work->look(work->memory);
         if (status == TRI_OK && work->rank == 0)
             status = complete(work, target->draft);
         if (status != TRI_OK)
