@@ -25,7 +25,6 @@
 #include "train/checkpointing/resume.h"
 #include "train/core/servers.h"
 #include "train/core/step.h"
-#include "train/elastic/mirrors_verify.h"
 #include "train/features/sample_audit.h"
 #include "train/features/verify.h"
 
@@ -381,19 +380,11 @@ static void saver_write(saver_state *saver, save_work *work, bool beside)
     save_work_run(work);
 }
 
-/* Behind a copy of what this rank holds: a bit that has flipped since that was compared may be in it. */
-static tri_status memory_look(tri_job *job)
-{
-    bool same = tri_job_replicas_unchanged(job);
-    if (same)
-        TRI_TRY(tri_job_mirrors_unchanged(job, &same));
-    return same ? TRI_OK : tri_fail(TRI_EIO, "what this rank holds has changed in memory while it was copied");
-}
-
+/* A part that may have another bit is given to no checkpoint. */
 static void copy_make(tri_job *job, save_work *work)
 {
     save_work_copy(work, saver_of(job)->copy);
-    tri_status status = memory_look(job);
+    tri_status status = tri_features_copied(job);
     for (int i = 0; status != TRI_OK && i < work->target_count; i++)
         save_target_fail(&work->targets[i], status);
 }
@@ -408,7 +399,7 @@ static tri_status write_met(tri_job *job, save_work *work, bool lasting)
         return collect(job, work);
     bool beside = !lasting && work == &saver->work && saver->copy;
     work->memory = beside ? NULL : job;
-    work->look = memory_look;
+    work->look = tri_features_copied;
     if (beside)
         copy_make(job, work);
     saver_write(saver, work, beside);

@@ -132,6 +132,12 @@ tri_status tri_features_gradients(tri_job *job, float scale)
     return TRI_OK;
 }
 
+tri_status tri_features_copied(tri_job *job)
+{
+    EACH_TRY(copied, job);
+    return TRI_OK;
+}
+
 tri_status tri_features_repair(tri_job *job)
 {
     bool done = false;

@@ -136,6 +136,8 @@ typedef struct tri_feature {
     void (*manifest_take)(tri_job *job, const tri_checkpoint_manifest *manifest);
     /* Behind manifest_take(): what rank 0 has becomes what all ranks have. Collective. */
     tri_status (*spread)(tri_job *job);
+    /* Behind a copy for a checkpoint of what this rank holds: fails if that has changed since it was compared. */
+    tri_status (*copied)(tri_job *job);
     /* The weights and the state here are what guards roll back to after `step`. */
     tri_status (*rollback_set)(tri_job *job, int64_t step);
     tri_status (*rollback)(tri_job *job);
@@ -199,6 +201,7 @@ void tri_features_event(tri_job *job, const char *event, const char *text);
 void tri_features_scalars_put(const tri_job *job, tri_scalar_state *scalars);
 void tri_features_scalars_take(tri_job *job, const tri_scalar_state *scalars);
 tri_status tri_features_spread(tri_job *job);
+tri_status tri_features_copied(tri_job *job);
 tri_status tri_features_rollback_set(tri_job *job, int64_t step);
 tri_status tri_features_rollback(tri_job *job);
 void tri_features_manifest_put(const tri_job *job, tri_checkpoint_manifest *manifest);

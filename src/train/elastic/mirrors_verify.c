@@ -279,19 +279,17 @@ static tri_status verify_now(tri_job *job)
     return same ? TRI_OK : tri_job_mirrors_repair(job);
 }
 
-/* --- without the others --- */
-
-tri_status tri_job_mirrors_unchanged(const tri_job *job, bool *same)
+static tri_status copied(tri_job *job)
 {
     const tri_job_assignment *assignment = &job->assignment;
     tri_state_shard_sight now;
-    *same = true;
     if (assignment->mirrored < 0 || assignment->every == 0 || assignment->good_step != job->step)
         return TRI_OK;
     TRI_TRY(tri_state_shard_look(&assignment->now.own, job->threads, &now));
-    *same = now.digest == assignment->sights[OWN].digest;
-    return TRI_OK;
+    return now.digest == assignment->sights[OWN].digest ? TRI_OK : tri_job_verify_copy_fails();
 }
+
+/* --- without the others --- */
 
 static void role_check(const tri_job *job, const tri_state_shard *shard, int64_t step, int *role, const char *what)
 {
@@ -341,4 +339,5 @@ const tri_feature tri_feature_mirrors = {.step_begin = step_begin,
                                          .part = tri_job_mirror_close,
                                          .repair = repair,
                                          .is_due = tri_job_verify_is_due,
-                                         .run = verify_now};
+                                         .run = verify_now,
+                                         .copied = copied};

@@ -17,9 +17,6 @@ void tri_job_mirrors_written(const tri_job *job, tri_shard_set *set, int64_t ste
 tri_status tri_job_mirrors_compare(tri_job *job, const char *name, bool *same);
 /* Then, collective, where they are not the same: names and repairs them, or fails on all ranks. */
 tri_status tri_job_mirrors_repair(tri_job *job);
-/* *same: this rank's part is what it was when it was compared after this step, and the same as its mirror; also where
- * it was not compared. */
-tri_status tri_job_mirrors_unchanged(const tri_job *job, bool *same);
 /* Without the others: what has changed in memory since it was written takes no role any more. */
 void tri_job_mirrors_check(const tri_job *job, tri_shard_set *set, int64_t step);
 

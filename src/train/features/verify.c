@@ -551,10 +551,17 @@ static tri_status verify_now(tri_job *job)
     return TRI_OK;
 }
 
-bool tri_job_replicas_unchanged(const tri_job *job)
+tri_status tri_job_verify_copy_fails(void)
+{
+    return tri_fail(TRI_EIO, "what this rank holds has changed in memory while it was copied");
+}
+
+static tri_status copied(tri_job *job)
 {
     const verify_state *verify = verify_of(job);
-    return verify->every == 0 || verify->good_step != job->step || weights_digest(job) == verify->digest;
+    if (verify->every == 0 || verify->good_step != job->step || weights_digest(job) == verify->digest)
+        return TRI_OK;
+    return tri_job_verify_copy_fails();
 }
 
 /* Before a checkpoint, known to all ranks. */
@@ -573,4 +580,5 @@ const tri_feature tri_feature_replicas = {.state_nbytes = sizeof(verify_state),
                                           .repair = repair,
                                           .is_due = tri_job_verify_is_due,
                                           .run = verify_now,
+                                          .copied = copied,
                                           .part = part};

@@ -12,8 +12,8 @@
 void tri_job_verify_late(tri_job *job, int64_t step);
 /* Are weights, and parts with their mirrors, compared after this step, before others see them? */
 bool tri_job_verify_is_due(const tri_job *job);
-/* The weights are what they were when they were compared after this step; also where they were not. */
-bool tri_job_replicas_unchanged(const tri_job *job);
+/* Of a part of the state that has changed while it was copied for a checkpoint. */
+tri_status tri_job_verify_copy_fails(void);
 /* Has a rank been repaired too often, this time included (own: times before)? train.guard_limit. */
 bool tri_job_verify_is_worn(const tri_job *job, int64_t own, int in_a_row);
 /* `rank` was wrong too often, as `what` tells: fails on all ranks. Where these come and go it alone ends, as if it were
