@@ -4,9 +4,8 @@
  *
  * Keys: command (the words of the first launcher, each with a 0 byte), folder (it was started in), job (what ranks were
  * given: token, ports, counts), hosts, process/<rank> ("<starts> <pid> <start time>" of one that has not been seen to
- * end; on another host
- * "<starts> <1: it was begun> 0"), seen/<rank>/<stream>
- * (bytes of its output that were passed on), restarted. A process is known again by its start time: numbers come twice.
+ * end; on another host "<starts> <1: it was begun> 0"), seen/<rank>/<stream> (bytes of its output that were passed on),
+ * restarted. A process is known again by its start time: numbers come twice.
  * Its exit code, which only a parent gets, it leaves itself, in log/rank-N.exit.
  */
 #include <fcntl.h>

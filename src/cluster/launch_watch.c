@@ -325,14 +325,15 @@ static bool was_asked(const launch *job, const tri_launch_result *end)
 }
 
 /* A rank that lost a peer may end, and be seen, before that peer: the cause is the peer's death by a signal that was
- * not ours, or a configuration that cannot be, whichever was faster. Who was asked to stop keeps the code of that. */
+ * not ours (elastic workers are ended by other signals, and start again), or a configuration that cannot be, whichever
+ * was faster. Who was asked to stop keeps the code of that. */
 static void cause_settle(launch *job, tri_launch_result *end)
 {
     if (!job->stopping || job->signal_passed || job->result->rank < 0 || job->result->signal)
         return;
     if (!end->signal && end->exit_code == TRI_LAUNCH_CONFIG_CODE) {
         job->result->exit_code = TRI_LAUNCH_CONFIG_CODE;
-    } else if (end->signal && end->signal != SIGTERM && !job->killing &&
+    } else if (!job->config->elastic && end->signal && end->signal != SIGTERM && !job->killing &&
                job->result->exit_code == TRI_LAUNCH_PEER_CODE) {
         cause_tell(job, end);
         *job->result = *end;

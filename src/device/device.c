@@ -56,6 +56,13 @@ static tri_status kind_find(const char *word, const tri_device_ops **ops, int *i
     return tri_fail(TRI_ECONFIG, "want auto, cpu, cuda or cuda:N, got '%s'", word);
 }
 
+bool tri_device_is_card(const char *word)
+{
+    const tri_device_ops *ops;
+    int index;
+    return kind_find(word, &ops, &index) == TRI_OK && ops->arithmetic;
+}
+
 tri_status tri_device_open(const char *word, tri_device **out)
 {
     const tri_device_ops *ops;

@@ -56,6 +56,8 @@ void tri_device_close(tri_device *device);
 const tri_device *tri_device_host(void);
 /* The i-th kind, NULL behind the last: for lists of what there is. */
 const tri_device_ops *tri_device_at(size_t i);
+/* Whether a word of tri_device_open() means a device whose kernels are its own, so that its memory and time are too. */
+bool tri_device_is_card(const char *word);
 
 static inline bool tri_device_shares_host(const tri_device *device)
 {

@@ -211,7 +211,7 @@ tri_status tri_net_first_cause(tri_net *net, tri_status status)
 }
 
 /* Links on which something can be sent; the others have heard it already, or never will. */
-static tri_net_link *link_reported(const tri_net *net, int peer)
+static tri_net_link *link_to_tell(const tri_net *net, int peer)
 {
     tri_net_link *link = net->links[peer];
 
@@ -236,7 +236,7 @@ void tri_net_tell_all(tri_net *net, const unsigned char *bytes, size_t nbytes, i
     while (left) {
         left = false;
         for (int peer = 0; peer < net->world; peer++) {
-            tri_net_link *link = link_reported(net, peer);
+            tri_net_link *link = link_to_tell(net, peer);
             size_t taken = 0;
 
             net->want[peer] = 0;

@@ -120,7 +120,7 @@ static void choice_make(const choice *v, int ranks, tri_stages *out)
     choice_run(v, INFINITY);
     /* Where nothing has a cost, whatever is cut is as good. */
     choice_run(v, fmin(*best_of(v, v->stages, 0) * NEARLY, DBL_MAX));
-    /* first[s]: the first section of stage s. */
+    /* For now first_node[s] is the first section of stage s. */
     for (int k = v->stages, at = 0; k > 0; at = v->from[k * (v->count + 1) + at], k--)
         out->first_node[v->stages - k] = at;
     out->first_node[v->stages] = v->count;

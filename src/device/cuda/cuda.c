@@ -71,11 +71,6 @@ tri_status tri_cuda_cards(tri_cuda_card *cards, int capacity, int *count, int *d
     return TRI_OK;
 }
 
-bool tri_cuda_is_meant(const char *word)
-{
-    return strcmp(word, "cuda") == 0 || strncmp(word, "cuda:", strlen("cuda:")) == 0;
-}
-
 /* A card that failed once fails for ever: the process ends, and the others go on without it. */
 static void must(const cuda_state *s, const char *call, cuda_result result)
 {

@@ -17,8 +17,6 @@ typedef struct tri_cuda_card {
 /* Cards of this machine, at most `capacity`; the driver's version as 13000. TRI_EUNSUPPORTED: one sentence says why
  * there are none. */
 tri_status tri_cuda_cards(tri_cuda_card *cards, int capacity, int *count, int *driver);
-/* Whether that is what a word of tri_device_open() means. */
-bool tri_cuda_is_meant(const char *word);
 /* The module of kernels that is part of this build; NULL: it was built without. Tests set another one. */
 extern const void *tri_cuda_image;
 

@@ -249,7 +249,9 @@ typedef struct tri_gpu_words_sum_args {
     int64_t count, padded, width, first, words;
 } tri_gpu_words_sum_args;
 
-#define TRI_GPU_CHUNK 128 /* rows of one partial sum of columns */
+#define TRI_GPU_MOST_BLOCKS 65535 /* of a grid along y, and along z */
+#define TRI_GPU_TILE        64    /* rows and columns of a product that one block computes */
+#define TRI_GPU_CHUNK       128   /* rows of one partial sum of columns */
 enum {
     TRI_GPU_SUM,         /* g */
     TRI_GPU_LAYER_SUMS,  /* g h and g, h from statistics of each row */
@@ -299,7 +301,7 @@ typedef struct tri_gpu_batch_norm_back_args {
     int64_t valid[TRI_GPU_SHARDS];
 } tri_gpu_batch_norm_back_args;
 
-/* other: added to x first, and the sum stored in `sum`. stats [rows][2], NULL: not kept. */
+/* stats [rows][2], NULL: not kept. */
 typedef struct tri_gpu_norm_args {
     tri_gpu_value y, x;
     const float *scale, *shift;

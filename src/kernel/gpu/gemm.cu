@@ -7,7 +7,6 @@
  */
 #include "kernel/gpu/math.h"
 
-#define GEMM_TILE   64
 #define GEMM_DEPTH  16 /* of a tile in f32 */
 #define HALF_DEPTH  32 /* of one in 16 bits */
 #define HALF_STRIDE 20 /* pairs of a row, so that fragments are free of bank conflicts */
@@ -82,16 +81,16 @@ GPU_FN void gemm_write(const tri_gpu_gemm_args *a, int64_t base, int i, int j, f
 }
 
 typedef struct gemm_tiles {
-    float a[GEMM_DEPTH][GEMM_TILE + 1], b[GEMM_DEPTH][GEMM_TILE + 1];
+    float a[GEMM_DEPTH][TRI_GPU_TILE + 1], b[GEMM_DEPTH][TRI_GPU_TILE + 1];
 } gemm_tiles;
 
 /* 4 elements of a thread; neighbours read neighbours. */
 GPU_FN void gemm_fill(const tri_gpu_operand *o, const tri_gpu_gemm_args *a, int64_t base, int first, int rows, int k0,
-                      float tile[GEMM_DEPTH][GEMM_TILE + 1])
+                      float tile[GEMM_DEPTH][TRI_GPU_TILE + 1])
 {
-    for (int e = gpu_tx(); e < GEMM_TILE * GEMM_DEPTH; e += TRI_GPU_THREADS) {
+    for (int e = gpu_tx(); e < TRI_GPU_TILE * GEMM_DEPTH; e += TRI_GPU_THREADS) {
         const int along = o->source == TRI_GPU_PLAIN && o->row == 1;
-        const int i = along ? e % GEMM_TILE : e / GEMM_DEPTH, k = along ? e / GEMM_TILE : e % GEMM_DEPTH;
+        const int i = along ? e % TRI_GPU_TILE : e / GEMM_DEPTH, k = along ? e / TRI_GPU_TILE : e % GEMM_DEPTH;
         const int inside = first + i < rows && k0 + k < a->k;
         tile[k][i] = inside ? gemm_element(o, &a->w, base, first + i, k0 + k) : 0.0f;
     }
@@ -100,7 +99,7 @@ GPU_FN void gemm_fill(const tri_gpu_operand *o, const tri_gpu_gemm_args *a, int6
 GPU_KERNEL(gemm)
 {
     GPU_SHARED(gemm_tiles, shared);
-    const int m0 = gpu_bx() * GEMM_TILE, n0 = gpu_by() * GEMM_TILE;
+    const int m0 = gpu_bx() * TRI_GPU_TILE, n0 = gpu_by() * TRI_GPU_TILE;
     const int64_t a_base = gemm_base(&a.a, a.groups), b_base = gemm_base(&a.b, a.groups);
     const int x = gpu_tx() % 16, y = gpu_tx() / 16;
     float sum[4][4] = {{0}};
@@ -130,15 +129,16 @@ GPU_KERNEL(gemm)
 }
 
 typedef struct half_tiles {
-    uint32_t a[GEMM_TILE][HALF_STRIDE], b[GEMM_TILE][HALF_STRIDE]; /* pairs along k */
+    uint32_t a[TRI_GPU_TILE][HALF_STRIDE], b[TRI_GPU_TILE][HALF_STRIDE]; /* pairs along k */
 } half_tiles;
 
 GPU_FN void half_fill(const tri_gpu_operand *o, const tri_gpu_gemm_args *a, int64_t base, int first, int rows, int k0,
-                      uint32_t tile[GEMM_TILE][HALF_STRIDE])
+                      uint32_t tile[TRI_GPU_TILE][HALF_STRIDE])
 {
-    for (int e = gpu_tx(); e < GEMM_TILE * HALF_DEPTH / 2; e += TRI_GPU_THREADS / 2) {
+    for (int e = gpu_tx(); e < TRI_GPU_TILE * HALF_DEPTH / 2; e += TRI_GPU_THREADS / 2) {
         const int along = o->source == TRI_GPU_PLAIN && o->row == 1;
-        const int i = along ? e % GEMM_TILE : e / (HALF_DEPTH / 2), k = along ? e / GEMM_TILE : e % (HALF_DEPTH / 2);
+        const int i = along ? e % TRI_GPU_TILE : e / (HALF_DEPTH / 2),
+                  k = along ? e / TRI_GPU_TILE : e % (HALF_DEPTH / 2);
         uint32_t pair = 0;
         if (first + i < rows && k0 + 2 * k < a->k) {
             pair = gpu_to_half(gemm_element(o, &a->w, base, first + i, k0 + 2 * k), a->type);
@@ -176,7 +176,7 @@ GPU_FN void half_steps(const half_tiles *tiles, int type, int wm, int wn, int k,
 GPU_KERNEL(gemm_half)
 {
     GPU_SHARED(half_tiles, shared);
-    const int m0 = gpu_bx() * GEMM_TILE, n0 = gpu_by() * GEMM_TILE;
+    const int m0 = gpu_bx() * TRI_GPU_TILE, n0 = gpu_by() * TRI_GPU_TILE;
     const int64_t a_base = gemm_base(&a.a, a.groups), b_base = gemm_base(&a.b, a.groups);
     const int warp = gpu_tx() / 32, wm = warp / 2 * 32, wn = warp % 2 * 32;
     const int inside = m0 + wm < a.m && n0 + wn < a.n; /* the same for a whole warp */

@@ -6,9 +6,6 @@
 
 #include "base/status.h"
 
-#define GEMM_TILE  64
-#define MOST_BATCH 65535 /* blocks along y, and along z */
-
 tri_status tri_gpu_plan(const tri_op_desc *desc, tri_kernel *kernel)
 {
     (void)kernel;
@@ -21,7 +18,7 @@ tri_status tri_gpu_plan(const tri_op_desc *desc, tri_kernel *kernel)
 
 tri_status tri_gpu_rows_check(const tri_op_desc *desc, int64_t rows)
 {
-    const int64_t most = (int64_t)MOST_BATCH * TRI_GPU_CHUNK;
+    const int64_t most = (int64_t)TRI_GPU_MOST_BLOCKS * TRI_GPU_CHUNK;
     if (rows > most) {
         return tri_fail(TRI_EUNSUPPORTED, "%s: want at most %lld rows in a shard on a GPU, got %lld (train.shards)",
                         tri_op_name(desc->op), (long long)most, (long long)rows);
@@ -31,7 +28,7 @@ tri_status tri_gpu_rows_check(const tri_op_desc *desc, int64_t rows)
 
 tri_status tri_gpu_width_check(const tri_op_desc *desc, int64_t width)
 {
-    const int64_t most = (int64_t)MOST_BATCH * GEMM_TILE;
+    const int64_t most = (int64_t)TRI_GPU_MOST_BLOCKS * TRI_GPU_TILE;
     if (width > most) {
         return tri_fail(TRI_EUNSUPPORTED, "%s: want at most %lld columns in a matrix on a GPU, got %lld",
                         tri_op_name(desc->op), (long long)most, (long long)width);
@@ -110,8 +107,8 @@ void tri_gpu_gemm(const tri_op_call *call, const tri_gpu_gemm_args *args, bool h
 {
     tri_gpu_gemm_args part = *args;
     part.groups = args->groups > 0 ? args->groups : 1;
-    const int64_t tiles_m = tri_int64_ceil(part.m, GEMM_TILE), tiles_n = tri_int64_ceil(part.n, GEMM_TILE);
-    const int64_t most = MOST_BATCH / part.groups;
+    const int64_t tiles_m = tri_int64_ceil(part.m, TRI_GPU_TILE), tiles_n = tri_int64_ceil(part.n, TRI_GPU_TILE);
+    const int64_t most = TRI_GPU_MOST_BLOCKS / part.groups;
     for (int64_t first = 0; first < shards; first += most) {
         const int z = (int)(tri_int64_min(most, shards - first) * part.groups);
         part.a.value.data = moved(args->a.value, first * args->a.shard_stride);

@@ -62,7 +62,9 @@ static tri_status weights_plan(const tri_op_desc *desc, tri_kernel *kernel)
         tri_shape_count(desc->output) * desc->max_shards > INT32_MAX) {
         return tri_fail(TRI_EUNSUPPORTED, "%s: want at most 2^31 elements at once on a GPU", tri_op_name(desc->op));
     }
-    TRI_TRY(tri_gpu_rows_check(desc, rows));
+    if (desc->attr.bias) {
+        TRI_TRY(tri_gpu_rows_check(desc, rows));
+    }
     TRI_TRY(tri_gpu_width_check(desc, width));
     TRI_TRY(tri_gpu_width_check(desc, tri_shape_count(desc->param[0]) / desc->param[0].dim[0]));
     return tri_gpu_plan(desc, kernel);
@@ -179,7 +181,7 @@ const tri_kernel_ops tri_gpu_row_matmul = {
 
 static bool conv_can(const tri_op_desc *desc)
 {
-    return !desc->attr.pool;
+    return !desc->attr.pool && tri_window_make(desc).groups <= TRI_GPU_MOST_BLOCKS;
 }
 
 static tri_gpu_window window_make(const tri_op_desc *desc)

@@ -134,6 +134,8 @@ static tri_status vocab_plan_row(const tri_op_desc *desc, tri_kernel *kernel)
 {
     kernel->saved_nbytes = (size_t)target_rows(desc) * sizeof(float);
     kernel->scratch_nbytes = (size_t)plan_make(desc).total * sizeof(float);
+    TRI_TRY(tri_gpu_width_check(desc, plan_make(desc).part));
+    TRI_TRY(tri_gpu_width_check(desc, plan_make(desc).width));
     return tri_gpu_plan(desc, kernel);
 }
 

@@ -38,7 +38,8 @@ static tri_status blocks_init(tri_ps_dense *dense)
     return status == TRI_OK ? dense->client->status : status;
 }
 
-/* The step to begin with: the earliest that some server has yet to take; -1: some have no values. */
+/* Notes which servers have lost their values (links[].empty). Then the step to begin with: the earliest that some
+ * server has yet to take; -1: some have no values. */
 static int64_t clock_of_all(tri_ps_client *client)
 {
     int64_t clock = INT64_MAX, tail = 0;

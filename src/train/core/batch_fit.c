@@ -8,7 +8,7 @@
 #include <inttypes.h>
 #include <math.h>
 
-#include "device/cuda/cuda.h"
+#include "device/device.h"
 #include "plan/measure.h"
 #include "train/core/job.h"
 #include "train/core/plan.h"
@@ -79,7 +79,7 @@ tri_status tri_batch_fit(tri_config *config, int ranks)
 {
     if (!config->batch_auto)
         return TRI_OK;
-    if (tri_cuda_is_meant(config->train.device))
+    if (tri_device_is_card(config->train.device))
         return tri_fail(TRI_EUNSUPPORTED,
                         "train.batch auto knows the memory of the host alone: want a number with train.device=%s",
                         config->train.device);

@@ -12,7 +12,7 @@
 
 #include "base/memory.h"
 #include "base/status.h"
-#include "device/cuda/cuda.h"
+#include "device/device.h"
 #include "kernel/kernel.h"
 #include "parallel/compress.h"
 #include "train/core/build.h"
@@ -102,7 +102,7 @@ tri_status tri_layouts_find(const tri_layout_setup *given, tri_layouts *layouts)
     tri_dataset *dataset = NULL;
     *layouts = (tri_layouts){0};
     tri_plan_wish wish = wish_of(given->config);
-    if (tri_cuda_is_meant(given->config->train.device))
+    if (tri_device_is_card(given->config->train.device))
         return tri_fail(TRI_EUNSUPPORTED,
                         "trireme plan and parallel.layout auto measure the CPU: want train.device=cpu, got %s",
                         given->config->train.device);
