@@ -65,7 +65,7 @@ static tri_status files_open(tri_checkpoint_draft *draft)
         TRI_TRY(tri_fs_file_open(file->path, draft->first || file->is_piece, &file->file));
         if (draft->first)
             TRI_TRY(draft_file_write(file, file->header.text, file->header.nbytes, 0));
-        if (file->nbytes >= LARGE_NBYTES)
+        if (file->nbytes >= LARGE_NBYTES && !file->is_piece) /* a piece is read soon, and goes then */
             tri_fs_file_pass_cache(file->file);
     }
     return TRI_OK;
@@ -76,10 +76,12 @@ static char *mark_path(const tri_checkpoint_draft *draft)
     return tri_format("%s/mark-%016" PRIx64, draft->names.temporary, draft->setup.mark);
 }
 
-/* Of a writer that sees nobody else's: its own, beside those of others on its host. */
+/* Of a writer that sees nobody else's: its own, beside those of others on its host. Its name is that of no step, since
+ * the first writer clears those, and the next save has the same, so that what a killed one leaves stays for no longer.
+ */
 static tri_status own_folder_open(tri_checkpoint_draft *draft)
 {
-    char *path = tri_format("%s-%d.tmp", draft->names.temporary, draft->setup.writer);
+    char *path = tri_format("%s/.pieces-%d.tmp", draft->folder, draft->setup.writer);
     if (path == NULL)
         return TRI_ENOMEM;
     tri_free(draft->names.temporary);
@@ -130,6 +132,8 @@ static tri_status draft_open(const tri_checkpoint_draft_setup *setup, bool first
         status = files_open(draft);
     if (status == TRI_OK && setup->pieces != 0)
         status = tri_mirror_open(draft->names.visible, &draft->storage);
+    if (status == TRI_OK && setup->pieces != 0 && draft->storage == NULL)
+        status = tri_fail(TRI_ENOTFOUND, "%s: is at no URL on this host", draft->folder);
     if (status != TRI_OK) {
         tri_checkpoint_draft_close(draft);
         return status;
@@ -167,7 +171,7 @@ tri_status tri_checkpoint_draft_sync(tri_checkpoint_draft *draft)
             continue;
         tri_status status = draft->files[f].is_piece ? tri_piece_end(&draft->files[f].piece, file) : TRI_OK;
         draft->files[f].file = NULL;
-        if (status == TRI_OK)
+        if (status == TRI_OK && !draft->files[f].is_piece)
             status = tri_fs_file_sync(file);
         tri_status closed = tri_fs_file_close(file);
         TRI_TRY(status);
@@ -300,7 +304,8 @@ static tri_status gather(tri_checkpoint_draft *draft, bool *reported, int count,
 {
     int left = count - 1;
     const int64_t most_ns = draft->storage != NULL ? LOOK_URL_NS : LOOK_MAX_NS;
-    int64_t pause_ns = LOOK_MIN_NS, deadline_ns = tri_deadline_after_ms(patience_ms);
+    const int64_t least_ns = draft->storage != NULL ? LOOK_URL_NS : LOOK_MIN_NS;
+    int64_t pause_ns = least_ns, deadline_ns = tri_deadline_after_ms(patience_ms);
     while (left > 0) {
         const atomic_bool *given_up = draft->setup.given_up; /* who reported before it was set is still heard */
         bool ends = (given_up != NULL && atomic_load(given_up)) || tri_now_ns() > deadline_ns ||
@@ -319,7 +324,7 @@ static tri_status gather(tri_checkpoint_draft *draft, bool *reported, int count,
             deadline_ns = tri_deadline_after_ms(patience_ms);
         else
             tri_sleep_ns(pause_ns);
-        pause_ns = left < before ? LOOK_MIN_NS : 2 * pause_ns < most_ns ? 2 * pause_ns : most_ns;
+        pause_ns = left < before ? least_ns : 2 * pause_ns < most_ns ? 2 * pause_ns : most_ns;
     }
     return TRI_OK;
 }

@@ -245,10 +245,12 @@ static tri_status room_make(const tri_storage *storage, const copy *one)
         status = olds_find(root, strrchr(one->folder, '/') + 1, &olds, &sum);
     if (olds.count > 0)
         qsort(olds.items, olds.count, sizeof(old_copy), by_use);
+    /* For what cannot fit nothing goes. */
+    const bool fits = one->nbytes <= most && (!is_new || one->nbytes <= disk_free(root) + sum);
     for (size_t i = 0; i < olds.count; i++) {
         old_copy *old = tri_vector_at(&olds, i);
         bool lacks = sum + one->nbytes > most || (is_new && disk_free(root) < one->nbytes);
-        if ((!old->is_whole || lacks) && old_remove(root, old))
+        if ((!old->is_whole || (lacks && fits)) && old_remove(root, old))
             sum -= old->nbytes;
         tri_free(old->name);
     }
@@ -275,9 +277,9 @@ static tri_status mark_write(const tri_storage *storage, const copy *one)
 static tri_status pieces_join(const copy *one, const char *name)
 {
     const char *slash = strrchr(name, '/');
-    if (slash == NULL || strcmp(slash + 1, TRI_PIECES_LIST) != 0)
+    if (strcmp(slash != NULL ? slash + 1 : name, TRI_PIECES_LIST) != 0)
         return TRI_OK;
-    char *folder = tri_format("%s/%.*s", one->path, (int)(slash - name), name);
+    char *folder = tri_format("%s/%.*s", one->path, slash != NULL ? (int)(slash - name) : 0, name);
     tri_status status = folder != NULL ? tri_pieces_join(folder) : TRI_ENOMEM;
     tri_free(folder);
     return status;

@@ -13,6 +13,7 @@
 #include "storage/storage_impl.h"
 
 #define MARK       "TRIPIECE"
+#define LIST_BEGIN "manifest xxh3 " /* and the hash of that */
 #define MIDDLE     ".piece-"
 #define MANIFEST   "manifest.json"
 #define LIST_MOST  ((uint64_t)64 << 20)
@@ -79,7 +80,7 @@ static tri_status head_make(const char *folder, char **head)
     *head = NULL;
     tri_status status = path != NULL ? tri_fs_read(path, 0, &text, &nbytes) : TRI_ENOMEM;
     if (status == TRI_OK)
-        *head = tri_format("manifest xxh3 %016" PRIx64 "\n", XXH3_64bits(text, nbytes));
+        *head = tri_format(LIST_BEGIN "%016" PRIx64 "\n", XXH3_64bits(text, nbytes));
     tri_free(text);
     tri_free(path);
     return status == TRI_OK && *head == NULL ? TRI_ENOMEM : status;
@@ -134,9 +135,12 @@ static tri_status table_read(const char *path, run **runs, uint64_t *count)
     *runs = tri_alloc((size_t)end.count * sizeof(run) + 1);
     *count = end.count;
     tri_status status = *runs != NULL ? part_read(path, nbytes, *runs, (size_t)end.count * sizeof(run)) : TRI_ENOMEM;
-    for (uint64_t i = 0; i < end.count && status == TRI_OK; i++)
-        sum += (*runs)[i].nbytes <= nbytes - sum ? (*runs)[i].nbytes : nbytes + 1;
-    return status == TRI_OK && sum != nbytes
+    bool fits = true;
+    for (uint64_t i = 0; i < end.count && status == TRI_OK && fits; i++) {
+        fits = (*runs)[i].nbytes <= nbytes - sum;
+        sum += (*runs)[i].nbytes;
+    }
+    return status == TRI_OK && (!fits || sum != nbytes)
                ? tri_fail(TRI_EFORMAT, "%s: its table has not the lengths of its bytes", path)
                : status;
 }
@@ -156,7 +160,8 @@ static tri_status piece_copy(const char *path, tri_fs_file *file)
     return status;
 }
 
-/* Pieces of one file follow each other in the list: the first of them begins it. */
+/* Pieces of one file follow each other in the list: the first of them begins it. A piece goes when it is in its file,
+ * so that no disk has to hold all of a checkpoint twice. */
 static tri_status piece_join(const char *folder, const char *name, bool begins)
 {
     tri_fs_file *file = NULL;
@@ -165,12 +170,13 @@ static tri_status piece_join(const char *folder, const char *name, bool begins)
     tri_status status = path != NULL && target != NULL ? tri_fs_file_open(target, begins, &file) : TRI_ENOMEM;
     if (status == TRI_OK)
         status = piece_copy(path, file);
-    if (status == TRI_OK)
-        status = tri_fs_file_sync(file);
     tri_status closed = tri_fs_file_close(file);
+    status = status == TRI_OK ? closed : status;
+    if (status == TRI_OK)
+        status = tri_fs_remove(path);
     tri_free(path);
     tri_free(target);
-    return status == TRI_OK ? closed : status;
+    return status;
 }
 
 /* `names`: the lines of a list, which are cut. */
@@ -215,6 +221,12 @@ tri_status tri_pieces_join(const char *folder)
     tri_status status = list != NULL ? TRI_OK : TRI_ENOMEM;
     if (status == TRI_OK && tri_fs_exists(list)) {
         status = tri_fs_read(list, LIST_MOST, &text, NULL);
+        if (status == TRI_OK &&
+            strncmp(text, LIST_BEGIN, strlen(LIST_BEGIN)) != 0) { /* data with a file of that name */
+            tri_free(list);
+            tri_free(text);
+            return TRI_OK;
+        }
         if (status == TRI_OK)
             status = head_make(folder, &head);
         if (status == TRI_OK && strncmp(text, head, strlen(head)) == 0)

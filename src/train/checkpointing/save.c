@@ -326,6 +326,16 @@ static tri_status pieces_begin(tri_job *job, save_work *work)
         tri_checkpoint_draft_close(target->draft);
         target->draft = NULL;
         save_target_begin(job, work, target, job->rank == 0);
+        int64_t begun = target->draft != NULL;
+        tri_group_name_next(job->group, "who can upload");
+        status = tri_all_reduce(job->group, &begun, &begun, 1, TRI_I64, TRI_REDUCE_MIN, NULL);
+        tri_group_name_next(job->group, "");
+        TRI_TRY(status);
+        if (begun)
+            continue;
+        tri_checkpoint_draft_close(target->draft);
+        target->draft = NULL;
+        save_target_fail(target, tri_fail(TRI_EIO, "a rank could not begin its part, and says why"));
     }
     return TRI_OK;
 }

@@ -341,6 +341,12 @@ static void pieces_are_files_again_and_what_is_wrong_is_refused(void **state)
         snprintf(file, sizeof(file), "%s/f.piece-0-0", path);
         assert_false(tri_fs_exists(file));
     }
+    char list[300]; /* of that name, in somebody's data */
+    snprintf(list, sizeof(list), "%s/pieces", path);
+    MUST(tri_fs_remove(manifest));
+    MUST(tri_fs_write_atomic(list, "king queen\n", 11));
+    MUST(tri_pieces_join(path));
+    assert_true(tri_fs_exists(list));
 }
 
 static bool completes;
