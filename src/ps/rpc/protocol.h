@@ -75,7 +75,8 @@ typedef enum ps_kind {
     PS_KV_CLOCK,   /* ssp, async: this worker has pushed all of step `clock` - 1; body: slots */
     PS_KV_BARRIER, /* clock: how many of them; body: slots, PS_BARRIER_SLOT alone -> when all workers have come to it */
     PS_KV_STATS,   /* -> body: lines of text for people */
-    PS_KV_SAVE,    /* body: tables, their steps, a folder -> body: what the manifest says of the file */
+    PS_KV_SAVE,    /* body: number of tables (4), of each its name's hash (4) and step (8), a folder -> body: what the
+                      manifest says of the file */
     PS_KV_LOAD,    /* body: a folder */
     PS_KV_COPY,    /* between servers: block: a slot; body: all of it */
     PS_KV_STOPS,   /* between servers: body: barriers that each worker has come to, INT64_MAX: it has left */
