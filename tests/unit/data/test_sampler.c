@@ -116,7 +116,7 @@ static void huge_counts_do_not_overflow(void **state)
     assert_true(last >= 0 && last < sampler.count);
 }
 
-/* Pins the order: another program (docs/formats/data.md) and later versions must find the same. */
+/* Pins the order: another program (sample_order.py) and later versions must find the same. */
 static void the_order_is_the_one_that_the_documents_show(void **state)
 {
     (void)state;
