@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * store_file.c: a store in a folder that all ranks see: one file per key, replaced as a whole (docs/formats/store.md).
+ * store_file.c: a store in a folder that all ranks see: one file per key, replaced as a whole (docs/formats/wire.md).
  *
  * Writers hold a lock on the file "lock"; readers look again and again with short sleeps. The token is not used:
  * whoever may write the folder takes part.

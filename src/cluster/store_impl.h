@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * store_impl.h: what the stores share: the message of the tcp protocol (docs/formats/store.md), keys, urls, openers.
+ * store_impl.h: what the stores share: the message of the tcp protocol (docs/formats/wire.md), keys, urls, openers.
  *
  * For store*.c, members.c, cluster.c, launch*.c and the tests and fuzz targets of these only.
  */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * store_table.c: requests of a store's clients and the table that answers them, protocol in docs/formats/store.md.
+ * store_table.c: requests of a store's clients and the table that answers them, protocol in docs/formats/wire.md.
  *
  * Values are counted references: a thousand clients that are sent the same value share its bytes. All values and keys
  * together, half-received ones too, stay below TRI_STORE_TOTAL_NBYTES. Knows no sockets: bytes come in and go out by

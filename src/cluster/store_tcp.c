@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * store_tcp.c: the client of a store server (docs/formats/store.md): one connection, one request at a time.
+ * store_tcp.c: the client of a store server (docs/formats/wire.md): one connection, one request at a time.
  *
  * Calls from several threads queue. Every step watches the caller's deadline. A reply that comes after its caller gave
  * up is recognised by its ticket and dropped; a connection that broke is made again by the next call.
