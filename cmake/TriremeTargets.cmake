@@ -45,8 +45,11 @@ function(tri_test_flags target)
   set(folders ${ARGN})
   if("data" IN_LIST folders OR "checkpoint" IN_LIST folders) # they open URLs
     list(APPEND folders storage)
-    list(REMOVE_DUPLICATES folders)
   endif()
+  if("kernel" IN_LIST folders) # rows of GPUs copy
+    list(APPEND folders device)
+  endif()
+  list(REMOVE_DUPLICATES folders)
   foreach(folder ${folders})
     target_link_libraries(${target} PRIVATE tri_${folder})
   endforeach()

@@ -169,6 +169,7 @@ typedef struct tri_op_call {
     void *output;
     void *saved;      /* from forward to backward: saved_nbytes * max_shards */
     void *scratch;    /* inside one call: scratch_nbytes in all */
+    void *host;       /* rows with gpu: the host's memory for what is exchanged, host_nbytes in all */
     bool training;    /* false: dropout passes, batch norm uses running statistics */
     float loss_scale; /* losses, vocab_part: factor of the gradients that begin there; 0: 1 */
     uint64_t seed, step;
@@ -177,7 +178,7 @@ typedef struct tri_op_call {
     tri_op_batch *batch;         /* of ops with attr.sync; NULL: the run has all shards */
     const tri_place_span *spans; /* kind "tokens": [span_count], of all shards */
     int span_count;
-    int64_t kept_first; /* what this op keeps lies there in span.kept */
+    int64_t kept_first;            /* what this op keeps lies there in span.kept */
     /* backward only: */
     const void *doutput; /* MAY be overwritten by linear, conv2d, batch_norm, add with fused relu: masked in place;
                              and by gather_tokens: added up in place */
@@ -231,6 +232,7 @@ struct tri_kernel {
     tri_op_desc desc;
     size_t saved_nbytes;   /* per shard */
     size_t scratch_nbytes; /* per call */
+    size_t host_nbytes;    /* per call */
     int64_t kept_count;    /* kind "tokens": floats that a sequence keeps from call to call */
     void *state;
 };

@@ -132,6 +132,7 @@ void tri_graph_call_fill(tri_graph *graph, graph_op *op, uint64_t step, bool tra
                           .output = tri_graph_value(graph, op->output),
                           .saved = tri_graph_buffer(graph, op->saved),
                           .scratch = tri_graph_buffer(graph, op->scratch),
+                          .host = graph->host,
                           .spans = graph->spans,
                           .span_count = graph->span_count,
                           .kept_first = op->kept_first,

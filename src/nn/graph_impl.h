@@ -85,6 +85,7 @@ struct tri_graph {
     graph_buffer *buffers;
     int buffer_count, buffer_capacity;
     char *memory; /* this, sums and staged: of params->device */
+    void *host;   /* of the host: what kernels exchange with others */
     size_t planned_nbytes, plain_nbytes;
     tri_graph_hooks hooks;
     int ranks;                       /* that share out the parts of the model */

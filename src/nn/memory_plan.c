@@ -319,6 +319,12 @@ static tri_status allocate(tri_graph *graph)
     graph->sums = tri_device_alloc(device, sums_nbytes);
     if (!graph->memory || !graph->sums)
         return TRI_ENOMEM;
+    size_t host_nbytes = 0;
+    for (int o = 0; o < graph->op_count; o++)
+        if (graph->ops[o].kernel.host_nbytes > host_nbytes)
+            host_nbytes = graph->ops[o].kernel.host_nbytes;
+    if (host_nbytes > 0 && !(graph->host = tri_alloc_bulk(host_nbytes)))
+        return TRI_ENOMEM;
     TRI_TRY(tri_device_view_open(&graph->sums_view, device, graph->sums, sums_nbytes));
     if (tri_device_shares_host(device))
         return TRI_OK;
@@ -331,6 +337,7 @@ void tri_graph_free_memory(tri_graph *graph)
 {
     const tri_device *device = graph->params->device;
     tri_device_view_close(&graph->sums_view);
+    tri_free(graph->host);
     tri_device_free(device, graph->staged_target);
     tri_device_free(device, graph->staged_input);
     tri_device_free(device, graph->sums);

@@ -411,7 +411,10 @@ tri_gpu_queue tri_emulator_queue(void)
 
 tri_device tri_emulator_device(tri_gpu_queue *queue)
 {
-    static const tri_device_ops ops = {.name = "emulator", .kernels = "cuda", .shares_host = true};
+    static tri_device_ops ops;
+    ops = *tri_device_host()->ops; /* its memory and copies are the host's */
+    ops.name = "emulator";
+    ops.kernels = "cuda";
     return (tri_device){.ops = &ops, .state = queue};
 }
 

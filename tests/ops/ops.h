@@ -191,6 +191,7 @@ static inline tri_status op_open(op_run *r, const char *kind, const op_case *c, 
     r->call.doutput = r->doutput;
     r->call.saved = tri_alloc_bulk(r->kernel.saved_nbytes * (size_t)shards);
     r->call.scratch = tri_alloc_bulk(r->kernel.scratch_nbytes);
+    r->call.host = tri_alloc_bulk(r->kernel.host_nbytes);
     r->call.training = true;
     r->call.seed = 3;
     r->call.step = 9;
@@ -217,6 +218,7 @@ static inline void op_close(op_run *r)
     tri_free(r->first_sample);
     tri_free(r->call.saved);
     tri_free(r->call.scratch);
+    tri_free(r->call.host);
     tri_kernel_release(&r->kernel);
     *r = (op_run){0};
 }

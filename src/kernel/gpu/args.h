@@ -53,6 +53,7 @@
     X(words_state) /* what is known of the logits of a row so far: a warp a row */                                     \
     X(words_loss)  /* sums of a shard's losses: one block each */                                                      \
     X(words_slope) /* gradients of logits */                                                                           \
+    X(words_join)  /* what is known of the logits of a row, from two parts of the words: a thread a row */             \
     X(mse)         /* sums of a shard: one block each */                                                               \
     X(mse_back)                                                                                                        \
     X(pool)      /* max or mean of windows */                                                                          \
@@ -258,6 +259,7 @@ enum {
     TRI_GPU_RMS_SUMS,    /* g h */
     TRI_GPU_MEAN_SUMS,   /* x of valid rows */
     TRI_GPU_SQUARE_SUMS, /* (x - mean)^2 of valid rows */
+    TRI_GPU_SPREAD_SUMS, /* the same, as sums */
     TRI_GPU_BATCH_SUMS   /* g h and g of valid rows, h from statistics of each channel */
 };
 
@@ -297,6 +299,7 @@ typedef struct tri_gpu_batch_norm_back_args {
     tri_gpu_value dx, x, dy, mask;
     const float *scale, *stats, *sums; /* sums [2][shards][width]: g h, g */
     int shards;
+    int means; /* sums [2][width] are of the whole batch, divided by its rows */
     int64_t each, width;
     int64_t valid[TRI_GPU_SHARDS];
 } tri_gpu_batch_norm_back_args;
@@ -363,6 +366,15 @@ typedef struct tri_gpu_words_slope_args {
     int mixes;
     int64_t valid[TRI_GPU_SHARDS];
 } tri_gpu_words_slope_args;
+
+#define TRI_GPU_VOCAB_STATE 5 /* floats of a tri_vocab_state */
+
+/* Each [rows][TRI_GPU_VOCAB_STATE]; out may be left. */
+typedef struct tri_gpu_words_join_args {
+    float *out;
+    const float *left, *right;
+    int64_t rows;
+} tri_gpu_words_join_args;
 
 /* valid: elements of a shard. */
 typedef struct tri_gpu_mse_args {

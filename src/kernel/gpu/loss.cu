@@ -144,6 +144,22 @@ GPU_KERNEL(words_slope)
     }
 }
 
+/* Top, sum, right, before, total; either order of the parts gives the same bits. */
+GPU_KERNEL(words_join)
+{
+    const int64_t r = gpu_thread_x();
+    if (r < a.rows) {
+        const float *const x = a.left + TRI_GPU_VOCAB_STATE * r, *const y = a.right + TRI_GPU_VOCAB_STATE * r;
+        float *const out = a.out + TRI_GPU_VOCAB_STATE * r;
+        const float top = gpu_larger(x[0], y[0]);
+        out[1] = x[1] * gpu_exp(x[0] - top) + y[1] * gpu_exp(y[0] - top);
+        out[0] = top;
+        out[2] = x[2] + y[2];
+        out[3] = gpu_larger(x[3], y[3]);
+        out[4] = x[4] + y[4];
+    }
+}
+
 GPU_KERNEL(mse)
 {
     GPU_SHARED(loss_sums, shared);

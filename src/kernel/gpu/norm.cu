@@ -21,7 +21,7 @@ GPU_FN void columns_terms(const tri_gpu_columns_args *a, int shard, int64_t row,
     if (a->mode >= TRI_GPU_MEAN_SUMS && row >= a->valid[shard]) {
         return;
     }
-    if (a->mode == TRI_GPU_MEAN_SUMS || a->mode == TRI_GPU_SQUARE_SUMS) {
+    if (a->mode >= TRI_GPU_MEAN_SUMS && a->mode <= TRI_GPU_SPREAD_SUMS) {
         x = gpu_load(a->x, i);
         *first = a->mode == TRI_GPU_MEAN_SUMS ? x : (x - batch[0]) * (x - batch[0]);
         return;
@@ -76,7 +76,7 @@ GPU_KERNEL(columns_sum)
     for (int64_t chunk = 0; chunk < a.chunks; chunk++) {
         sum += a.partial[((shard * a.chunks + chunk) * 2 + kind) * a.width + c];
     }
-    const int64_t n = a.valid[shard];
+    const int64_t n = a.mode >= TRI_GPU_MEAN_SUMS ? a.valid[shard] : 0; /* other modes may have more shards */
     float *const stats = a.batch_stats + 3 * a.width * shard + c;
     if (a.mode == TRI_GPU_MEAN_SUMS) {
         stats[0] = n > 0 ? sum / (float)n : 0.0f;
@@ -112,8 +112,8 @@ GPU_KERNEL(batch_norm_back)
             continue;
         }
         const float *const stats = a.stats + 3 * a.width * shard + c;
-        const float *const dot = a.sums + shard * a.width + c, *const sum = dot + a.shards * a.width;
-        const float n = (float)(a.valid[shard] >= a.width ? a.valid[shard] / a.width : 1);
+        const float *const dot = a.sums + (a.means ? 0 : shard) * a.width + c, *const sum = dot + a.shards * a.width;
+        const float n = (float)(!a.means && a.valid[shard] >= a.width ? a.valid[shard] / a.width : 1);
         const float g = a.mask.data != 0 && !(gpu_load(a.mask, at) > 0.0f) ? 0.0f : gpu_load(a.dy, at);
         const float h = (gpu_load(a.x, at) - stats[0]) * stats[a.width];
         const float dx = a.scale[c] * stats[a.width] * (g - *sum / n - h * *dot / n);

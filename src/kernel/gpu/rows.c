@@ -39,18 +39,6 @@ tri_status tri_gpu_width_check(const tri_op_desc *desc, int64_t width)
 tri_status tri_gpu_refuse(const tri_op_desc *desc)
 {
     const char *name = tri_op_name(desc->op);
-    if (desc->attr.sync) {
-        return tri_fail(TRI_EUNSUPPORTED,
-                        "%s over the whole batch is not there yet on a GPU: want "
-                        "model.sync_batch_norm=false, or train.device=cpu",
-                        name);
-    }
-    if (desc->attr.ranks > 1 || desc->attr.parts > 0) {
-        return tri_fail(TRI_EUNSUPPORTED,
-                        "%s in parts is not there yet on a GPU: want parallel.tensor=1 and "
-                        "parallel.sequence=false, or train.device=cpu",
-                        name);
-    }
     if (desc->op == TRI_OP_ATTENTION || desc->op == TRI_OP_ROPE) {
         return tri_fail(TRI_EUNSUPPORTED, "%s: want heads of at most %d elements on a GPU, got %lld", name,
                         TRI_GPU_HEAD, (long long)tri_heads_make(desc).width);
@@ -74,28 +62,103 @@ void tri_gpu_leaves(const tri_kernel *kernel, const tri_op_call *call, int p, co
     }
 }
 
-int64_t tri_gpu_columns_count(const tri_op_desc *desc, int64_t rows, int64_t width, int kinds)
+int64_t tri_gpu_columns_count(int64_t shards, int64_t rows, int64_t width, int kinds)
 {
-    return tri_align_count(desc->max_shards * width * (2 * tri_int64_ceil(rows, TRI_GPU_CHUNK) + kinds));
+    return tri_align_count(shards * width * (2 * tri_int64_ceil(rows, TRI_GPU_CHUNK) + kinds));
 }
 
-float *tri_gpu_columns(const tri_op_call *call, tri_gpu_columns_args *args, int kinds, float epsilon, float *scratch)
+float *tri_gpu_columns(const tri_op_call *call, tri_gpu_columns_args *args, int64_t shards, int kinds, float epsilon,
+                       float *scratch)
 {
     const int64_t chunks = tri_int64_ceil(args->rows, TRI_GPU_CHUNK);
-    float *const out = scratch + call->shards * chunks * 2 * args->width;
+    float *const out = scratch + shards * chunks * 2 * args->width;
     tri_gpu_columns_sum_args sum = {.partial = scratch,
                                     .out = out,
                                     .batch_stats = (float *)(uintptr_t)args->batch_stats,
                                     .mode = args->mode,
-                                    .shards = call->shards,
+                                    .shards = (int)shards,
                                     .chunks = chunks,
                                     .width = args->width,
                                     .epsilon = epsilon};
     args->partial = scratch;
     memcpy(sum.valid, args->valid, sizeof sum.valid);
-    TRI_GPU_RUN(call, columns, tri_int64_ceil(args->width, 32), (int)chunks, call->shards, *args);
-    TRI_GPU_RUN(call, columns_sum, tri_gpu_blocks(args->width), kinds, call->shards, sum);
+    TRI_GPU_RUN(call, columns, tri_int64_ceil(args->width, 32), (int)chunks, (int)shards, *args);
+    TRI_GPU_RUN(call, columns_sum, tri_gpu_blocks(args->width), kinds, (int)shards, sum);
     return out;
+}
+
+/* --- sums over rows --- */
+
+/* Parts of all samples of a shard that are summed each on its own; 0: the rows are one sum. */
+static int64_t blocks_of(const tri_op_desc *desc)
+{
+    return desc->attr.parts > 0 ? tri_leaf_blocks(desc) : 0;
+}
+
+/* Scratch where there are parts: sums of all blocks, sums over samples [kinds][shards][parts][width]; what comes out
+ * lies where the first ones' partial sums were. */
+static int64_t blocks_count(const tri_op_desc *desc, int64_t rows, int64_t width, int kinds)
+{
+    const int64_t blocks = blocks_of(desc), parts = desc->attr.parts, shards = desc->max_shards;
+    return tri_gpu_columns_count(shards * blocks, rows / blocks, width, kinds) +
+           tri_gpu_columns_count(shards * kinds, desc->input[0].dim[0], parts * width, 1);
+}
+
+tri_status tri_gpu_rows_plan(const tri_op_desc *desc, tri_kernel *kernel, int64_t rows, int64_t width, int kinds)
+{
+    const int64_t blocks = blocks_of(desc), shards = desc->max_shards;
+    const int64_t count =
+        blocks > 0 ? blocks_count(desc, rows, width, kinds) : tri_gpu_columns_count(shards, rows, width, kinds);
+    kernel->scratch_nbytes = (size_t)count * sizeof(float);
+    if (desc->attr.parts > TRI_GPU_SHARDS || blocks * shards > TRI_GPU_MOST_BLOCKS) {
+        return tri_fail(TRI_EUNSUPPORTED,
+                        "%s: want at most %d parts of a sample on a rank, and %d of all samples on a GPU, got %d and "
+                        "%lld (parallel.tensor_parts)",
+                        tri_op_name(desc->op), TRI_GPU_SHARDS, TRI_GPU_MOST_BLOCKS, desc->attr.parts,
+                        (long long)(blocks * shards));
+    }
+    if (blocks > 0 && desc->attr.ranks > 1) {
+        kernel->host_nbytes = (size_t)(kinds * shards * width) * sizeof(float);
+    }
+    TRI_TRY(tri_gpu_rows_check(desc, rows));
+    return tri_gpu_plan(desc, kernel);
+}
+
+/* Sums of blocks [kinds][shards][samples][parts][width] become [kinds][shards][width]. */
+static void blocks_fold(const tri_kernel *kernel, const tri_op_call *call, const float *sums, int64_t width, int kinds,
+                        float *scratch, float *out)
+{
+    const int64_t samples = kernel->desc.input[0].dim[0], parts = kernel->desc.attr.parts;
+    tri_gpu_columns_args args = {.g = tri_gpu_value_make(sums, TRI_F32), .rows = samples, .width = parts * width};
+    const float *leaves = tri_gpu_columns(call, &args, kinds * call->shards, 1, 0, scratch);
+    for (int kind = 0; kind < kinds; kind++) {
+        tri_tree_part trees[TRI_GPU_SHARDS];
+        float *to[TRI_GPU_SHARDS];
+        for (int s = 0; s < call->shards; s++) {
+            trees[s] = (tri_tree_part){s * parts, parts};
+            to[s] = out + (kind * call->shards + s) * width;
+        }
+        tri_gpu_fold(tri_gpu_queue_of(call->device), leaves + kind * call->shards * parts * width, width, width, trees,
+                     call->shards, to, 1.0f, false);
+    }
+}
+
+float *tri_gpu_rows_sum(const tri_kernel *kernel, const tri_op_call *call, tri_gpu_columns_args *args, int kinds)
+{
+    const tri_op_desc *desc = &kernel->desc;
+    const int64_t blocks = blocks_of(desc), width = args->width;
+    float *const scratch = call->scratch;
+    if (blocks == 0) {
+        return tri_gpu_columns(call, args, call->shards, kinds, 0, scratch);
+    }
+    args->rows /= blocks;
+    const float *sums = tri_gpu_columns(call, args, call->shards * blocks, kinds, 0, scratch);
+    blocks_fold(kernel, call, sums, width, kinds,
+                scratch + tri_gpu_columns_count(desc->max_shards * blocks, args->rows, width, kinds), scratch);
+    if (desc->attr.ranks > 1) {
+        tri_gpu_ranks_sum(call, scratch, kinds * call->shards * width, TRI_F32);
+    }
+    return scratch;
 }
 
 static void *moved(tri_gpu_value value, int64_t elements)

@@ -39,7 +39,14 @@
     X(tri_gpu_row_rope)                                                                                                \
     X(tri_gpu_row_attention)                                                                                           \
     X(tri_gpu_row_vocab_loss)                                                                                          \
-    X(tri_gpu_row_bias)
+    X(tri_gpu_row_bias)                                                                                                \
+    X(tri_gpu_row_share_parts)                                                                                         \
+    X(tri_gpu_row_sum_parts)                                                                                           \
+    X(tri_gpu_row_gather_tokens)                                                                                       \
+    X(tri_gpu_row_spread_tokens)                                                                                       \
+    X(tri_gpu_row_vocab_part)                                                                                          \
+    X(tri_gpu_row_vocab_join)                                                                                          \
+    X(tri_gpu_row_vocab_sums)
 
 TRI_GPU_ROWS(TRI_ROW_DECLARE)
 
@@ -93,9 +100,21 @@ void tri_gpu_leaves(const tri_kernel *kernel, const tri_op_call *call, int p, co
                     int64_t count);
 
 /* Floats that sums of columns need in scratch: of chunks, then [kinds][shards][width] for what comes out. */
-int64_t tri_gpu_columns_count(const tri_op_desc *desc, int64_t rows, int64_t width, int kinds);
+int64_t tri_gpu_columns_count(int64_t shards, int64_t rows, int64_t width, int kinds);
 /* Runs both stages over args (all but partial is filled); returns what came out, within scratch. */
-float *tri_gpu_columns(const tri_op_call *call, tri_gpu_columns_args *args, int kinds, float epsilon, float *scratch);
+float *tri_gpu_columns(const tri_op_call *call, tri_gpu_columns_args *args, int64_t shards, int kinds, float epsilon,
+                       float *scratch);
+
+/* Rows whose gradients of parameters are sums over `rows` rows of a shard, or as attr.parts and attr.ranks have it: the
+ * whole plan, and the sums [kinds][shards][width], within call->scratch. */
+tri_status tri_gpu_rows_plan(const tri_op_desc *desc, tri_kernel *kernel, int64_t rows, int64_t width, int kinds);
+float *tri_gpu_rows_sum(const tri_kernel *kernel, const tri_op_call *call, tri_gpu_columns_args *args, int kinds);
+
+/* What the ranks of the call exchange (tri_ranks_sum(), tri_ranks_gather()), by way of call->host; out has what is of
+ * all ranks. */
+void tri_gpu_ranks_sum(const tri_op_call *call, void *data, int64_t count, tri_dtype dtype);
+void tri_gpu_ranks_gather(const tri_kernel *kernel, const tri_op_call *call, const void *in, void *out, int64_t count,
+                          tri_dtype dtype);
 
 /* Products: how many there are (shards), each with args->groups. */
 void tri_gpu_gemm(const tri_op_call *call, const tri_gpu_gemm_args *args, bool half, int64_t shards);

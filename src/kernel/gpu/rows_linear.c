@@ -46,7 +46,7 @@ static void bias_back(const tri_kernel *kernel, const tri_op_call *call, int64_t
                                      .mode = TRI_GPU_SUM,
                                      .rows = tri_shape_count(kernel->desc.output) / width,
                                      .width = width};
-        const float *leaves = tri_gpu_columns(call, &args, 1, 0, (float *)call->scratch + used);
+        const float *leaves = tri_gpu_columns(call, &args, call->shards, 1, 0, (float *)call->scratch + used);
         tri_gpu_leaves(kernel, call, 1, leaves, width, width);
     }
 }
@@ -55,7 +55,7 @@ static void bias_back(const tri_kernel *kernel, const tri_op_call *call, int64_t
 static tri_status weights_plan(const tri_op_desc *desc, tri_kernel *kernel)
 {
     const int64_t width = tri_shape_last(&desc->output), rows = tri_shape_count(desc->output) / width;
-    const int64_t bias = desc->attr.bias ? tri_gpu_columns_count(desc, rows, width, 1) : 0;
+    const int64_t bias = desc->attr.bias ? tri_gpu_columns_count(desc->max_shards, rows, width, 1) : 0;
     const int64_t leaves = tri_align_count(tri_shape_count(desc->param[0]) * desc->max_shards);
     kernel->scratch_nbytes = (size_t)(leaves + bias) * sizeof(float);
     if (tri_shape_count(desc->input[0]) * desc->max_shards > INT32_MAX ||

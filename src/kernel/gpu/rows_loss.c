@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * rows_loss.c: rows of cross_entropy, vocab_loss and mse.
+ * rows_loss.c: rows of cross_entropy, mse, and of the loss over a vocabulary, whole or in parts.
  *
- * Saved: the logarithm of the sum of the exponentials of each row. vocab_loss forms logits of a part of the vocabulary
- * at a time and never keeps them; how many words that is depends on the shape of one shard alone.
+ * Saved: the logarithm of the sum of the exponentials of each row. vocab_loss and vocab_part form logits of some words
+ * at a time and never keep them; how many words that is depends on the shape of one shard alone.
  */
 #include "kernel/gpu/rows.h"
+
+_Static_assert(TRI_GPU_VOCAB_STATE == TRI_VOCAB_STATE, "kernels know the states of parts");
 
 static int64_t target_rows(const tri_op_desc *desc)
 {
@@ -22,8 +24,9 @@ static size_t state_nbytes(const tri_op_desc *desc)
     return (size_t)tri_align_count(target_rows(desc) * desc->max_shards) * sizeof(tri_gpu_word_state);
 }
 
+/* Logits of `width` words from number `first` on; begins: nothing is known of the rows yet. */
 static void run_state(const tri_kernel *kernel, const tri_op_call *call, tri_gpu_value logits, int64_t first,
-                      int64_t width, int64_t words)
+                      int64_t width, int64_t words, bool begins)
 {
     const tri_op_desc *desc = &kernel->desc;
     tri_gpu_words_state_args args = {.logits = logits,
@@ -34,7 +37,7 @@ static void run_state(const tri_kernel *kernel, const tri_op_call *call, tri_gpu
                                      .width = width,
                                      .first = first,
                                      .words = words,
-                                     .begins = first == 0,
+                                     .begins = begins,
                                      .mixes = desc->op == TRI_OP_CROSS_ENTROPY};
     tri_gpu_valid(call, rows_per_sample(desc), args.valid);
     TRI_GPU_RUN(call, words_state, tri_gpu_blocks_rows(args.rows), 1, 1, args);
@@ -55,14 +58,14 @@ static void run_loss(const tri_kernel *kernel, const tri_op_call *call, int64_t 
     TRI_GPU_RUN(call, words_loss, call->shards, 1, 1, args);
 }
 
-static void run_slope(const tri_kernel *kernel, const tri_op_call *call, tri_gpu_value to, tri_gpu_value logits,
-                      int64_t first, int64_t width, int64_t words)
+static void run_slope(const tri_kernel *kernel, const tri_op_call *call, const float *log_sums, tri_gpu_value to,
+                      tri_gpu_value logits, int64_t first, int64_t width, int64_t words)
 {
     const tri_op_desc *desc = &kernel->desc;
     tri_gpu_words_slope_args args = {.to = to,
                                      .logits = logits,
                                      .targets = call->input[1],
-                                     .log_sums = call->saved,
+                                     .log_sums = log_sums,
                                      .rows = target_rows(desc) * call->shards,
                                      .each = target_rows(desc),
                                      .width = width,
@@ -85,7 +88,7 @@ static tri_status entropy_plan(const tri_op_desc *desc, tri_kernel *kernel)
 static void entropy_forward(const tri_kernel *kernel, const tri_op_call *call)
 {
     const int64_t words = tri_shape_last(&kernel->desc.input[0]);
-    run_state(kernel, call, tri_gpu_input(kernel, call, 0), 0, words, words);
+    run_state(kernel, call, tri_gpu_input(kernel, call, 0), 0, words, words, true);
     run_loss(kernel, call, words);
 }
 
@@ -93,7 +96,8 @@ static void entropy_backward(const tri_kernel *kernel, const tri_op_call *call)
 {
     const int64_t words = tri_shape_last(&kernel->desc.input[0]);
     if (call->dinput[0] != NULL) {
-        run_slope(kernel, call, tri_gpu_dinput(kernel, call, 0), tri_gpu_input(kernel, call, 0), 0, words, words);
+        run_slope(kernel, call, call->saved, tri_gpu_dinput(kernel, call, 0), tri_gpu_input(kernel, call, 0), 0, words,
+                  words);
     }
 }
 
@@ -113,7 +117,8 @@ const tri_kernel_ops tri_gpu_row_cross_entropy = {
 
 /* Where things lie in scratch, as offsets of floats: states first. */
 typedef struct vocab_plan {
-    int64_t words, width, rows; /* of a shard */
+    int64_t words, width, rows; /* words here; rows of a shard */
+    int64_t first, all;         /* number of the first word here, words of the whole vocabulary */
     int64_t part;               /* words at a time */
     int64_t logits, dx, leaves, total;
 } vocab_plan;
@@ -121,6 +126,8 @@ typedef struct vocab_plan {
 static vocab_plan plan_make(const tri_op_desc *desc)
 {
     vocab_plan p = {.words = desc->param[0].dim[0], .width = desc->param[0].dim[1], .rows = target_rows(desc)};
+    p.first = desc->attr.first;
+    p.all = desc->op == TRI_OP_VOCAB_PART ? desc->attr.words : p.words;
     const int64_t fits = LOGITS / tri_int64_max(p.rows, 1) / 64 * 64, shards = desc->max_shards;
     p.part = tri_int64_min(p.words, tri_int64_max(fits, LEAST_PART));
     p.logits = (int64_t)(state_nbytes(desc) / sizeof(float));
@@ -132,7 +139,7 @@ static vocab_plan plan_make(const tri_op_desc *desc)
 
 static tri_status vocab_plan_row(const tri_op_desc *desc, tri_kernel *kernel)
 {
-    kernel->saved_nbytes = (size_t)target_rows(desc) * sizeof(float);
+    kernel->saved_nbytes = desc->op == TRI_OP_VOCAB_LOSS ? (size_t)target_rows(desc) * sizeof(float) : 0;
     kernel->scratch_nbytes = (size_t)plan_make(desc).total * sizeof(float);
     TRI_TRY(tri_gpu_width_check(desc, plan_make(desc).part));
     TRI_TRY(tri_gpu_width_check(desc, plan_make(desc).width));
@@ -166,14 +173,21 @@ static tri_gpu_value make_logits(const tri_kernel *kernel, const tri_op_call *ca
     return tri_gpu_value_make(logits, TRI_F32);
 }
 
+/* States of all rows, in scratch, from the words here. */
+static void vocab_states(const tri_kernel *kernel, const tri_op_call *call, const vocab_plan *p)
+{
+    for (int64_t first = 0; first < p->words; first += p->part) {
+        const int64_t width = tri_int64_min(p->part, p->words - first);
+        run_state(kernel, call, make_logits(kernel, call, p, first, width), p->first + first, width, p->all,
+                  first == 0);
+    }
+}
+
 static void vocab_forward(const tri_kernel *kernel, const tri_op_call *call)
 {
     const vocab_plan p = plan_make(&kernel->desc);
-    for (int64_t first = 0; first < p.words; first += p.part) {
-        const int64_t width = tri_int64_min(p.part, p.words - first);
-        run_state(kernel, call, make_logits(kernel, call, &p, first, width), first, width, p.words);
-    }
-    run_loss(kernel, call, p.words);
+    vocab_states(kernel, call, &p);
+    run_loss(kernel, call, p.all);
 }
 
 /* Gradients from those of the logits of some words: that of x is added up over the parts in f32. */
@@ -201,19 +215,24 @@ static void vocab_part_back(const tri_kernel *kernel, const tri_op_call *call, c
     }
 }
 
-static void vocab_backward(const tri_kernel *kernel, const tri_op_call *call)
+static void vocab_slopes(const tri_kernel *kernel, const tri_op_call *call, const float *log_sums)
 {
     const vocab_plan p = plan_make(&kernel->desc);
     for (int64_t first = 0; first < p.words; first += p.part) {
         const int64_t width = tri_int64_min(p.part, p.words - first);
         const tri_gpu_value logits = make_logits(kernel, call, &p, first, width);
-        run_slope(kernel, call, logits, logits, first, width, p.words);
+        run_slope(kernel, call, log_sums, logits, logits, p.first + first, width, p.all);
         vocab_part_back(kernel, call, &p, first, width);
     }
     if (call->dinput[0] != NULL) {
         tri_gpu_cast(tri_gpu_queue_of(call->device), tri_gpu_dinput(kernel, call, 0),
                      tri_gpu_value_make((float *)call->scratch + p.dx, TRI_F32), p.rows * p.width * call->shards);
     }
+}
+
+static void vocab_backward(const tri_kernel *kernel, const tri_op_call *call)
+{
+    vocab_slopes(kernel, call, call->saved);
 }
 
 const tri_kernel_ops tri_gpu_row_vocab_loss = {
@@ -223,6 +242,133 @@ const tri_kernel_ops tri_gpu_row_vocab_loss = {
     .forward = vocab_forward,
     .backward = vocab_backward,
     .backward_input = true,
+};
+
+/* --- in parts: states as tri_vocab_state has them between ops, as tri_gpu_word_state within them --- */
+
+/* `width` floats of each row, from places `from_first` and `to_first` of its `from_stride` and `to_stride` floats. */
+static void run_move(const tri_op_call *call, int64_t rows, int64_t width, const float *from, int64_t from_stride,
+                     int64_t from_first, float *to, int64_t to_stride, int64_t to_first)
+{
+    const tri_gpu_move_args args = {.to = tri_gpu_value_make(to, TRI_F32),
+                                    .from = tri_gpu_value_make(from, TRI_F32),
+                                    .to_stride = to_stride,
+                                    .from_stride = from_stride,
+                                    .to_first = to_first,
+                                    .from_first = from_first,
+                                    .width = width,
+                                    .outer = rows};
+    TRI_GPU_RUN(call, move, tri_gpu_blocks_each(width * rows), 1, 1, args);
+}
+
+#define STATE       TRI_GPU_VOCAB_STATE
+#define WHOLE_STATE ((int64_t)(sizeof(tri_gpu_word_state) / sizeof(float))) /* those floats, then `main` */
+#define RIGHT       2                                                       /* place in both */
+
+static void part_forward(const tri_kernel *kernel, const tri_op_call *call)
+{
+    const vocab_plan p = plan_make(&kernel->desc);
+    vocab_states(kernel, call, &p);
+    run_move(call, p.rows * call->shards, STATE, call->scratch, WHOLE_STATE, 0, call->output, STATE, 0);
+}
+
+/* What comes down has the logarithm of the sum in `top`. */
+static void part_backward(const tri_kernel *kernel, const tri_op_call *call)
+{
+    const int64_t rows = target_rows(&kernel->desc) * call->shards;
+    run_move(call, rows, 1, call->doutput, STATE, 0, call->scratch, 1, 0);
+    vocab_slopes(kernel, call, call->scratch);
+}
+
+const tri_kernel_ops tri_gpu_row_vocab_part = {
+    TRI_GPU_ROW,
+    .op = TRI_OP_VOCAB_PART,
+    .plan = vocab_plan_row,
+    .forward = part_forward,
+    .backward = part_backward,
+    .backward_input = true,
+};
+
+static void run_join(const tri_op_call *call, int64_t rows, const float *left, const float *right, float *out)
+{
+    const tri_gpu_words_join_args args = {.out = out, .left = left, .right = right, .rows = rows};
+    TRI_GPU_RUN(call, words_join, tri_gpu_blocks(rows), 1, 1, args);
+}
+
+static void join_forward(const tri_kernel *kernel, const tri_op_call *call)
+{
+    run_join(call, tri_shape_count(kernel->desc.output) / STATE * call->shards, call->input[0], call->input[1],
+             call->output);
+}
+
+/* What comes down is for all words. */
+static void join_backward(const tri_kernel *kernel, const tri_op_call *call)
+{
+    for (int i = 1; i >= 0; i--) {
+        if (call->dinput[i] != NULL && call->dinput[i] != call->doutput) {
+            tri_device_copy(call->device, call->dinput[i], call->doutput,
+                            (size_t)(tri_shape_count(kernel->desc.output) * call->shards) * sizeof(float));
+        }
+    }
+}
+
+const tri_kernel_ops tri_gpu_row_vocab_join = {
+    TRI_GPU_ROW,
+    .op = TRI_OP_VOCAB_JOIN,
+    .forward = join_forward,
+    .backward = join_backward,
+    .dinput_may_alias = true,
+    .output_may_alias = true,
+};
+
+/* Scratch: the joined states, then those of all ranks. */
+static tri_status sums_plan(const tri_op_desc *desc, tri_kernel *kernel)
+{
+    const size_t states = (size_t)(target_rows(desc) * desc->max_shards) * sizeof(tri_vocab_state);
+    kernel->saved_nbytes = (size_t)target_rows(desc) * sizeof(float);
+    kernel->host_nbytes = desc->attr.ranks > 1 ? states * (size_t)desc->attr.ranks : 0;
+    kernel->scratch_nbytes = state_nbytes(desc) + kernel->host_nbytes;
+    return tri_gpu_plan(desc, kernel);
+}
+
+/* The states of all ranks, joined by a balanced tree. */
+static const float *states_of_all(const tri_kernel *kernel, const tri_op_call *call, int64_t rows)
+{
+    const int ranks = kernel->desc.attr.ranks;
+    const int64_t each = rows * STATE;
+    float *const all = (float *)call->scratch + state_nbytes(&kernel->desc) / sizeof(float);
+    if (ranks <= 1) {
+        return call->input[0];
+    }
+    tri_gpu_ranks_gather(kernel, call, call->input[0], all, each, TRI_F32);
+    for (int step = 1; step < ranks; step *= 2) {
+        for (int k = 0; k < ranks; k += 2 * step) {
+            run_join(call, rows, all + k * each, all + (k + step) * each, all + k * each);
+        }
+    }
+    return all;
+}
+
+static void sums_forward(const tri_kernel *kernel, const tri_op_call *call)
+{
+    const int64_t rows = target_rows(&kernel->desc) * call->shards;
+    const float *states = states_of_all(kernel, call, rows);
+    run_move(call, rows, STATE, states, STATE, 0, call->scratch, WHOLE_STATE, 0);
+    run_move(call, rows, 1, states, STATE, RIGHT, call->scratch, WHOLE_STATE, STATE);
+    run_loss(kernel, call, kernel->desc.attr.words);
+}
+
+static void sums_backward(const tri_kernel *kernel, const tri_op_call *call)
+{
+    const int64_t rows = target_rows(&kernel->desc) * call->shards;
+    if (call->dinput[0] != NULL) {
+        tri_gpu_fill(tri_gpu_queue_of(call->device), call->dinput[0], 0, rows * STATE);
+        run_move(call, rows, 1, call->saved, 1, 0, call->dinput[0], STATE, 0);
+    }
+}
+
+const tri_kernel_ops tri_gpu_row_vocab_sums = {
+    TRI_GPU_ROW, .op = TRI_OP_VOCAB_SUMS, .plan = sums_plan, .forward = sums_forward, .backward = sums_backward,
 };
 
 static void mse_forward(const tri_kernel *kernel, const tri_op_call *call)

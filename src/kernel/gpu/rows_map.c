@@ -190,7 +190,7 @@ static void add_row(const tri_kernel *kernel, const tri_op_call *call, const flo
 static float *sum_rows(const tri_kernel *kernel, const tri_op_call *call, int64_t rows, int64_t width)
 {
     tri_gpu_columns_args args = {.g = tri_gpu_doutput(kernel, call), .mode = TRI_GPU_SUM, .rows = rows, .width = width};
-    return tri_gpu_columns(call, &args, 1, 0, call->scratch);
+    return tri_gpu_rows_sum(kernel, call, &args, 1);
 }
 
 static void pass_down(const tri_kernel *kernel, const tri_op_call *call)
@@ -201,17 +201,10 @@ static void pass_down(const tri_kernel *kernel, const tri_op_call *call)
     }
 }
 
-static bool alone(const tri_op_desc *desc)
-{
-    return desc->attr.parts == 0 && desc->attr.ranks <= 1;
-}
-
 static tri_status bias_plan(const tri_op_desc *desc, tri_kernel *kernel)
 {
-    const int64_t width = tri_shape_last(&desc->input[0]), rows = tri_shape_count(desc->input[0]) / width;
-    kernel->scratch_nbytes = (size_t)tri_gpu_columns_count(desc, rows, width, 1) * sizeof(float);
-    TRI_TRY(tri_gpu_rows_check(desc, rows));
-    return tri_gpu_plan(desc, kernel);
+    const int64_t width = tri_shape_last(&desc->input[0]);
+    return tri_gpu_rows_plan(desc, kernel, tri_shape_count(desc->input[0]) / width, width, 1);
 }
 
 static void bias_forward(const tri_kernel *kernel, const tri_op_call *call)
@@ -232,7 +225,6 @@ static void bias_backward(const tri_kernel *kernel, const tri_op_call *call)
 const tri_kernel_ops tri_gpu_row_bias = {
     TRI_GPU_ROW,
     .op = TRI_OP_BIAS,
-    .can = alone,
     .plan = bias_plan,
     .forward = bias_forward,
     .backward = bias_backward,
@@ -244,9 +236,10 @@ static tri_status positions_plan(const tri_op_desc *desc, tri_kernel *kernel)
 {
     const tri_shape *shape = &desc->input[0];
     const int64_t sample = shape->dim[1] * shape->dim[2];
-    kernel->scratch_nbytes = (size_t)tri_gpu_columns_count(desc, shape->dim[0], sample, 1) * sizeof(float);
-    TRI_TRY(tri_gpu_rows_check(desc, shape->dim[0]));
-    return tri_gpu_plan(desc, kernel);
+    if (desc->attr.ranks > 1) {
+        kernel->host_nbytes = (size_t)(desc->attr.ranks * sample) * sizeof(float);
+    }
+    return tri_gpu_rows_plan(desc, kernel, shape->dim[0], sample, 1);
 }
 
 static void positions_forward(const tri_kernel *kernel, const tri_op_call *call)
@@ -256,7 +249,7 @@ static void positions_forward(const tri_kernel *kernel, const tri_op_call *call)
             shape->dim[1] * shape->dim[2]);
 }
 
-/* Places where nobody stands have no gradient. */
+/* Places where nobody stands have no gradient; those of other ranks come from them. */
 static void positions_backward(const tri_kernel *kernel, const tri_op_call *call)
 {
     const tri_shape *shape = &kernel->desc.input[0];
@@ -271,6 +264,9 @@ static void positions_backward(const tri_kernel *kernel, const tri_op_call *call
         }
         tri_gpu_fold(tri_gpu_queue_of(call->device), sum_rows(kernel, call, shape->dim[0], sample), sample, sample,
                      call->parts, call->part_count, out, 1.0f, false);
+        for (int part = 0; kernel->desc.attr.ranks > 1 && part < call->part_count; part++) {
+            tri_gpu_ranks_gather(kernel, call, out[part], call->dparam[0][part], sample, TRI_F32);
+        }
     }
     pass_down(kernel, call);
 }
@@ -278,7 +274,6 @@ static void positions_backward(const tri_kernel *kernel, const tri_op_call *call
 const tri_kernel_ops tri_gpu_row_positions = {
     TRI_GPU_ROW,
     .op = TRI_OP_POSITIONS,
-    .can = alone,
     .plan = positions_plan,
     .forward = positions_forward,
     .backward = positions_backward,

@@ -7,18 +7,36 @@
 
 /* --- batch norm: saved as the reference has it --- */
 
-static bool batch_can(const tri_op_desc *desc)
+/* With attr.sync, on the host: what is saved of all shards, sums [2][shards][width], and leaves of the batch's sums. */
+typedef struct batch_host {
+    float *saved, *sums;
+    double *leaves;
+} batch_host;
+
+static size_t batch_saved_nbytes(int64_t width, int64_t shards)
 {
-    return !desc->attr.sync;
+    return (size_t)(3 * width * shards) * sizeof(float);
 }
 
 static tri_status batch_plan(const tri_op_desc *desc, tri_kernel *kernel)
 {
-    const int64_t width = tri_shape_last(&desc->input[0]), rows = tri_shape_count(desc->input[0]) / width;
-    kernel->saved_nbytes = (size_t)(3 * width) * sizeof(float);
-    kernel->scratch_nbytes = (size_t)tri_gpu_columns_count(desc, rows, width, 2) * sizeof(float);
-    TRI_TRY(tri_gpu_rows_check(desc, rows));
-    return tri_gpu_plan(desc, kernel);
+    const int64_t width = tri_shape_last(&desc->input[0]), shards = desc->max_shards;
+    kernel->saved_nbytes = batch_saved_nbytes(width, 1);
+    if (desc->attr.sync) {
+        kernel->host_nbytes = (size_t)tri_align_count(5 * width * shards) * sizeof(float) +
+                              (size_t)(tri_sync_count(width) * shards) * sizeof(double);
+    }
+    return tri_gpu_rows_plan(desc, kernel, tri_shape_count(desc->input[0]) / width, width, 2);
+}
+
+static batch_host host_make(const tri_op_call *call, int64_t width)
+{
+    float *const saved = call->host;
+    return (batch_host){
+        .saved = saved,
+        .sums = saved + 3 * width * call->shards,
+        .leaves = (double *)(void *)(saved + tri_align_count(5 * width * call->shards)),
+    };
 }
 
 /* Sums of the mean and variance over shards, for the running ones. */
@@ -41,13 +59,49 @@ static tri_gpu_columns_args batch_columns(const tri_kernel *kernel, const tri_op
     return args;
 }
 
+/* Figures of the whole batch, from the mean and the spread of each shard. */
+static void batch_figures(const tri_kernel *kernel, const tri_op_call *call, const float *spread, int64_t width,
+                          const int64_t *valid)
+{
+    const batch_host h = host_make(call, width);
+    const size_t nbytes = batch_saved_nbytes(width, call->shards);
+    tri_op_call seen = *call;
+    tri_device_to_host(call->device, h.saved, call->saved, nbytes);
+    tri_device_to_host(call->device, h.sums, spread, (size_t)(width * call->shards) * sizeof(float));
+    for (int64_t s = 0; s < call->shards; s++) {
+        double *const leaf = h.leaves + tri_sync_count(width) * s, n = (double)valid[s];
+        leaf[0] = n;
+        for (int64_t c = 0; c < width; c++) {
+            const double mean = (double)h.saved[3 * width * s + c];
+            leaf[1 + c] = mean * n;
+            leaf[1 + width + c] = (double)h.sums[width * s + c] + mean * mean * n;
+        }
+    }
+    tri_batch_sum(call, h.leaves, tri_sync_count(width));
+    seen.saved = h.saved;
+    tri_sync_figures(&seen, h.leaves, width, tri_norm_epsilon(kernel));
+    tri_device_from_host(call->device, call->saved, h.saved, nbytes);
+}
+
+static void batch_statistics(const tri_kernel *kernel, const tri_op_call *call, int64_t width)
+{
+    const bool sync = kernel->desc.attr.sync;
+    const float epsilon = (float)tri_norm_epsilon(kernel);
+    tri_gpu_columns_args args = batch_columns(kernel, call, TRI_GPU_MEAN_SUMS);
+    tri_gpu_columns(call, &args, call->shards, 1, epsilon, call->scratch);
+    args.mode = sync ? TRI_GPU_SPREAD_SUMS : TRI_GPU_SQUARE_SUMS;
+    const float *spread = tri_gpu_columns(call, &args, call->shards, 1, epsilon, call->scratch);
+    if (sync) {
+        batch_figures(kernel, call, spread, width, args.valid);
+    }
+}
+
 static void batch_forward(const tri_kernel *kernel, const tri_op_call *call)
 {
     const int64_t width = tri_shape_last(&kernel->desc.input[0]), count = tri_shape_count(kernel->desc.input[0]);
     const float epsilon = (float)tri_norm_epsilon(kernel);
-    for (int mode = TRI_GPU_MEAN_SUMS; call->training && mode <= TRI_GPU_SQUARE_SUMS; mode++) {
-        tri_gpu_columns_args sums = batch_columns(kernel, call, mode);
-        tri_gpu_columns(call, &sums, 1, epsilon, call->scratch);
+    if (call->training) {
+        batch_statistics(kernel, call, width);
     }
     tri_gpu_batch_norm_args args = {.y = tri_gpu_output(kernel, call),
                                     .x = tri_gpu_input(kernel, call, 0),
@@ -67,14 +121,41 @@ static void batch_forward(const tri_kernel *kernel, const tri_op_call *call)
     }
 }
 
+/* sums [2][shards][width], of g h and g, become [2][width]: those of the batch, divided by its rows. */
+static void batch_means(const tri_op_call *call, float *sums, int64_t width, const int64_t *valid)
+{
+    const batch_host h = host_make(call, width);
+    const int64_t all = width * call->shards;
+    tri_device_to_host(call->device, h.sums, sums, (size_t)(2 * all) * sizeof(float));
+    for (int64_t s = 0; s < call->shards; s++) {
+        double *const leaf = h.leaves + tri_sync_count(width) * s;
+        leaf[0] = (double)valid[s];
+        for (int64_t c = 0; c < 2 * width; c++) {
+            leaf[1 + c] = (double)h.sums[c / width * all + s * width + c % width];
+        }
+    }
+    tri_batch_sum(call, h.leaves, tri_sync_count(width));
+    const double n = h.leaves[0] < 1 ? 1 : h.leaves[0];
+    for (int64_t c = 0; c < 2 * width; c++) {
+        h.sums[c] = (float)(h.leaves[1 + c] / n);
+    }
+    tri_device_from_host(call->device, sums, h.sums, (size_t)(2 * width) * sizeof(float));
+}
+
 static void batch_backward(const tri_kernel *kernel, const tri_op_call *call)
 {
     const int64_t width = tri_shape_last(&kernel->desc.input[0]), count = tri_shape_count(kernel->desc.input[0]);
+    const bool sync = kernel->desc.attr.sync;
     tri_gpu_columns_args sums = batch_columns(kernel, call, TRI_GPU_BATCH_SUMS);
     batch_buffers(kernel, call, width);
     sums.g = tri_gpu_doutput(kernel, call);
     sums.mask = kernel->desc.attr.relu ? tri_gpu_output(kernel, call) : (tri_gpu_value){0};
-    const float *leaves = tri_gpu_columns(call, &sums, 2, 0, call->scratch);
+    float *leaves = tri_gpu_columns(call, &sums, call->shards, 2, 0, call->scratch);
+    tri_gpu_leaves(kernel, call, 0, leaves, width, width);
+    tri_gpu_leaves(kernel, call, 1, leaves + call->shards * width, width, width);
+    if (sync) {
+        batch_means(call, leaves, width, sums.valid);
+    }
     tri_gpu_batch_norm_back_args args = {.dx = tri_gpu_dinput(kernel, call, 0),
                                          .x = sums.x,
                                          .dy = sums.g,
@@ -82,21 +163,19 @@ static void batch_backward(const tri_kernel *kernel, const tri_op_call *call)
                                          .scale = call->param[0],
                                          .stats = call->saved,
                                          .sums = leaves,
-                                         .shards = call->shards,
+                                         .shards = sync ? 1 : call->shards,
+                                         .means = sync,
                                          .each = count,
                                          .width = width};
     tri_gpu_valid(call, count / kernel->desc.input[0].dim[0], args.valid);
     if (args.dx.data != NULL) {
         TRI_GPU_RUN(call, batch_norm_back, tri_gpu_blocks_each(count), call->shards, 1, args);
     }
-    tri_gpu_leaves(kernel, call, 0, leaves, width, width);
-    tri_gpu_leaves(kernel, call, 1, leaves + call->shards * width, width, width);
 }
 
 const tri_kernel_ops tri_gpu_row_batch_norm = {
     TRI_GPU_ROW,
     .op = TRI_OP_BATCH_NORM,
-    .can = batch_can,
     .plan = batch_plan,
     .forward = batch_forward,
     .backward = batch_backward,
@@ -106,18 +185,11 @@ const tri_kernel_ops tri_gpu_row_batch_norm = {
 
 /* --- layer norm, RMS norm: mean and 1 / root of each row are saved --- */
 
-static bool norm_can(const tri_op_desc *desc)
-{
-    return desc->attr.parts == 0 && desc->attr.ranks <= 1;
-}
-
 static tri_status norm_plan(const tri_op_desc *desc, tri_kernel *kernel)
 {
     const int64_t width = tri_shape_last(&desc->input[0]), rows = tri_shape_count(desc->input[0]) / width;
     kernel->saved_nbytes = (size_t)(2 * rows) * sizeof(float);
-    kernel->scratch_nbytes = (size_t)tri_gpu_columns_count(desc, rows, width, 2) * sizeof(float);
-    TRI_TRY(tri_gpu_rows_check(desc, rows));
-    return tri_gpu_plan(desc, kernel);
+    return tri_gpu_rows_plan(desc, kernel, rows, width, 2);
 }
 
 static void norm_forward(const tri_kernel *kernel, const tri_op_call *call)
@@ -148,7 +220,7 @@ static void norm_backward(const tri_kernel *kernel, const tri_op_call *call)
                                      .mode = rms ? TRI_GPU_RMS_SUMS : TRI_GPU_LAYER_SUMS,
                                      .rows = rows,
                                      .width = width};
-        const float *leaves = tri_gpu_columns(call, &sums, rms ? 1 : 2, 0, call->scratch);
+        const float *leaves = tri_gpu_rows_sum(kernel, call, &sums, rms ? 1 : 2);
         tri_gpu_leaves(kernel, call, 0, leaves, width, width);
         if (!rms) {
             tri_gpu_leaves(kernel, call, 1, leaves + call->shards * width, width, width);
@@ -171,7 +243,6 @@ static void norm_backward(const tri_kernel *kernel, const tri_op_call *call)
     const tri_kernel_ops row = {                                                                                       \
         TRI_GPU_ROW,                                                                                                   \
         .op = id,                                                                                                      \
-        .can = norm_can,                                                                                               \
         .plan = norm_plan,                                                                                             \
         .forward = norm_forward,                                                                                       \
         .backward = norm_backward,                                                                                     \
