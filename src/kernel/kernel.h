@@ -179,11 +179,14 @@ typedef struct tri_op_call {
     const tri_place_span *spans; /* kind "tokens": [span_count], of all shards */
     int span_count;
     int64_t kept_first;            /* what this op keeps lies there in span.kept */
+    const struct tri_op_call *add; /* rows that take one, forward: input 0 is the output of this add, which the kernel
+                                      computes too; NULL: it is there */
     /* backward only: */
     const void *doutput; /* MAY be overwritten by linear, conv2d, batch_norm, add with fused relu: masked in place;
                              and by gather_tokens: added up in place */
     void *dinput[TRI_OP_MAX_INPUTS]; /* NULL: not wanted; overwritten, never added to; may alias doutput where the
                                         kernel's flags say so */
+    bool adds_dinput;                /* rows that can: dinput[0] is added to, as tri_array_add() does */
     int part_count;                  /* subtrees of the shards of this call */
     const tri_tree_part *parts;      /* first is relative to the call's first shard */
     /* dparam[p][part]: gradient of parameter p, one per part; overwritten (desc.adds: added to); NULL: not wanted.
@@ -224,6 +227,8 @@ typedef struct tri_kernel_ops {
     bool f16;              /* the same for f16 */
     bool pools;            /* takes attr.pool, and is faster so than with a pool behind it */
     bool gpu;              /* launches on call->device: the host never reads what calls point to */
+    bool takes_add;        /* layer_norm, rms_norm: takes call.add: the bits of both kernels in one pass */
+    bool adds_dinput;      /* takes call.adds_dinput */
     bool view;             /* output may be input[0] itself, and go on being read as that; both gradients may be one */
 } tri_kernel_ops;
 

@@ -82,6 +82,7 @@ static tri_status op_down(tri_graph *graph, graph_op *op, bool late)
         call->dparam[p] = NULL;
     call->scratch = tri_graph_buffer(graph, op->scratch_down);
     call->doutput = tri_graph_buffer(graph, graph->values[op->output].grad);
+    call->adds_dinput = op->adds_dinput;
     for (int i = 0; i < op->desc.input_count; i++)
         call->dinput[i] = tri_graph_buffer(graph, op->dinput[i]);
     tri_kernel_backward(&op->kernel, call);

@@ -335,6 +335,19 @@ static tri_status kernels_plan(tri_graph *graph)
     return TRI_OK;
 }
 
+/* An add whose sum the next op reads, where that one's kernel computes both in one pass; the bits are the same. */
+static void adds_fuse(tri_graph *graph)
+{
+    for (int o = 0; o + 1 < graph->op_count; o++) {
+        graph_op *op = &graph->ops[o];
+        const graph_op *next = &graph->ops[o + 1];
+        const tri_op_desc *add = &op->desc;
+        op->made_by_next = add->op == TRI_OP_ADD && !add->attr.relu && next->kernel.ops->takes_add &&
+                           next->input[0] == op->output && tri_shape_equal(add->input[0], add->input[1]) &&
+                           add->input_dtype[0] == add->output_dtype && add->input_dtype[1] == add->output_dtype;
+    }
+}
+
 tri_status tri_graph_decide(tri_graph *graph, const tri_model *model)
 {
     graph->value_count = (int)model->values.count;
@@ -366,6 +379,7 @@ static tri_status graph_fill(tri_graph *graph, const tri_model *model)
     TRI_TRY(tri_graph_decide(graph, model));
     TRI_TRY(tri_graph_cut(graph, model));
     TRI_TRY(kernels_plan(graph));
+    adds_fuse(graph);
     tri_graph_plan_times(graph);
     TRI_TRY(tri_graph_plan_memory(graph));
     graph->flops = tri_graph_count_flops(graph);

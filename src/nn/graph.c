@@ -234,7 +234,10 @@ tri_status tri_graph_forward(tri_graph *graph, const tri_batch *batch, uint64_t 
         graph_op *op = &graph->ops[o];
         tri_graph_call_fill(graph, op, step, training, training && graph->config.slots == 0);
         TRI_TRY(tri_graph_op_bring(graph, op));
-        tri_kernel_forward(&op->kernel, &op->call);
+        op->call.add = o > 0 && graph->ops[o - 1].made_by_next ? &graph->ops[o - 1].call : NULL;
+        if (!op->made_by_next)
+            tri_kernel_forward(&op->kernel, &op->call);
+        op->call.add = NULL;
         TRI_TRY(tri_graph_others(graph));
         tri_graph_op_done(graph, op);
     }

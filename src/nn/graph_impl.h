@@ -68,6 +68,8 @@ typedef struct graph_op {
     int saved_again, scratch_again;  /* of the second run */
     int dinput[TRI_OP_MAX_INPUTS];   /* buffer that backward writes, -1: gradient not wanted */
     int add_into[TRI_OP_MAX_INPUTS]; /* buffer it is then added to, -1: dinput is the gradient itself */
+    bool adds_dinput;                /* or the kernel adds to what is in dinput[0] */
+    bool made_by_next;               /* an add: the next op's kernel computes it too, forward */
     int64_t kept_first;              /* in what a sequence keeps */
     tri_op_call call;                /* filled for each run */
 } graph_op;

@@ -60,7 +60,7 @@ static int value_last(const tri_graph *graph, int value, int producer)
         for (int i = 0; i < op->desc.input_count; i++) {
             if (op->input[i] != value)
                 continue;
-            last = later(last, o);
+            last = later(last, op->made_by_next ? o + 1 : o);
             if (made->again && op->block == made->block)
                 continue;
             if (op->again)
@@ -178,6 +178,11 @@ static void plan_dinput(tri_graph *graph, int o, int i)
     size_t nbytes = run_nbytes(graph, in->nbytes);
     graph->plain_nbytes += nbytes;
     int outer = graph->values[op->output].grad;
+    if (in->grad >= 0 && i == 0 && op->kernel.ops->adds_dinput) {
+        op->dinput[i] = in->grad;
+        op->adds_dinput = true;
+        return;
+    }
     if (in->grad >= 0) {
         op->dinput[i] = can_view(graph, o, outer) ? outer : buffer_add(graph, nbytes, now, now);
         op->add_into[i] = in->grad;

@@ -436,6 +436,58 @@ static void a_vocabulary_in_parts_gives_the_loss_of_the_whole(void **state)
     }
 }
 
+/* What one kernel makes of an add and the norm of its sum, and of a gradient that it adds to, are the bits of two. */
+static void fused_case(const op_case *norm_case)
+{
+    op_run sum, apart, fused;
+    const op_case add_case = {.name = "add",
+                              .op = TRI_OP_ADD,
+                              .x = {norm_case->x[0], norm_case->x[1], norm_case->x[2]},
+                              .other = {norm_case->x[0], norm_case->x[1], norm_case->x[2]},
+                              .half = norm_case->half};
+    open_case(&sum, "cuda", &add_case, false);
+    open_case(&apart, "cuda", norm_case, false);
+    open_case(&fused, "cuda", norm_case, false);
+    const size_t width = norm_case->half ? 2 : 4;
+    const size_t count = (size_t)(apart.input_count[0] * apart.call.shards), nbytes = count * width;
+    tri_kernel_forward(&sum.kernel, &sum.call);
+    memcpy(apart.input[0], sum.output, nbytes);
+    memset(fused.input[0], 0xff, nbytes);
+    fused.call.add = &sum.call;
+    tri_kernel_forward(&apart.kernel, &apart.call);
+    tri_kernel_forward(&fused.kernel, &fused.call);
+    assert_memory_equal(fused.input[0], apart.input[0], nbytes);
+    assert_memory_equal(fused.output, apart.output, nbytes);
+    assert_memory_equal(fused.call.saved, apart.call.saved, apart.kernel.saved_nbytes * (size_t)apart.call.shards);
+    fused.call.adds_dinput = true;
+    memcpy(fused.dinput[0], sum.doutput, nbytes); /* what is there */
+    tri_kernel_backward(&apart.kernel, &apart.call);
+    tri_kernel_backward(&fused.kernel, &fused.call);
+    tri_gpu_add(&queue, tri_gpu_value_make(apart.dinput[0], norm_case->half),
+                tri_gpu_value_make(sum.doutput, norm_case->half), tri_gpu_value_make(apart.dinput[0], norm_case->half),
+                (int64_t)count);
+    expect_no_failure(&fused);
+    assert_memory_equal(fused.dinput[0], apart.dinput[0], nbytes);
+    assert_memory_equal(fused.dparam[0][0], apart.dparam[0][0], (size_t)apart.param_count[0] * 4);
+    op_close(&sum);
+    op_close(&apart);
+    op_close(&fused);
+}
+
+static void an_add_and_its_norm_in_one_pass_give_the_bits_of_two(void **state)
+{
+    static const op_case cases[] = {
+        {.name = "layer_norm", .op = TRI_OP_LAYER_NORM, .x = {3, 7, 65}},
+        {.name = "layer_norm", .op = TRI_OP_LAYER_NORM, .x = {3, 7, 65}, .half = TRI_BF16},
+        {.name = "rms_norm", .op = TRI_OP_RMS_NORM, .x = {2, 5, 70}, .half = TRI_F16},
+        {.name = "rms_norm_parts", .op = TRI_OP_RMS_NORM, .x = {2, 12, 70}, .attr = {.parts = 4}},
+    };
+    (void)state;
+    for (size_t c = 0; card == NULL && c < TRI_COUNT_OF(cases); c++) {
+        fused_case(&cases[c]);
+    }
+}
+
 static uint64_t hash_case(const op_case *c)
 {
     op_run r;
@@ -510,6 +562,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(bits_depend_on_nothing_and_are_those_of_the_file),
         cmocka_unit_test(a_large_vocabulary_is_taken_in_parts),
         cmocka_unit_test(a_vocabulary_in_parts_gives_the_loss_of_the_whole),
+        cmocka_unit_test(an_add_and_its_norm_in_one_pass_give_the_bits_of_two),
         cmocka_unit_test(an_embedding_is_taken_in_parts),
         cmocka_unit_test(the_scratch_of_an_embedding_is_bounded),
         cmocka_unit_test(what_no_grid_has_room_for_is_refused),

@@ -304,9 +304,9 @@ typedef struct tri_gpu_batch_norm_back_args {
     int64_t valid[TRI_GPU_SHARDS];
 } tri_gpu_batch_norm_back_args;
 
-/* stats [rows][2], NULL: not kept. */
+/* stats [rows][2], NULL: not kept. left: x = left + right is computed first. */
 typedef struct tri_gpu_norm_args {
-    tri_gpu_value y, x;
+    tri_gpu_value y, x, left, right;
     const float *scale, *shift;
     float *stats;
     int64_t rows, width;
@@ -314,11 +314,12 @@ typedef struct tri_gpu_norm_args {
     int rms;
 } tri_gpu_norm_args;
 
+/* adds: dx, rounded to its type, is added to what is there. */
 typedef struct tri_gpu_norm_back_args {
     tri_gpu_value dx, x, dy;
     const float *scale, *stats;
     int64_t rows, width;
-    int rms;
+    int rms, adds;
 } tri_gpu_norm_back_args;
 
 typedef struct tri_gpu_softmax_args {

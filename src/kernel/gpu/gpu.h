@@ -160,6 +160,12 @@ GPU_FN uint16_t gpu_to_half(float x, int type)
     return type == TRI_GPU_BF16 ? gpu_to_bf16(x) : gpu_to_f16(x);
 }
 
+/* The value that an array of that type keeps of x. */
+GPU_FN float gpu_round(float x, int type)
+{
+    return type == TRI_GPU_F32 ? x : gpu_from_half(gpu_to_half(x, type), type);
+}
+
 /* Element i of an array of that type. */
 GPU_FN float gpu_load(tri_gpu_value v, int64_t i)
 {

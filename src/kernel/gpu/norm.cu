@@ -135,7 +135,10 @@ GPU_KERNEL(norm)
         return;
     }
     float sum = 0, square = 0;
-    for (int64_t c = lane; c < a.width; c += 32) {
+    for (int64_t c = lane; c < a.width && a.left.data != 0; c += 32) {
+        gpu_store(a.x, first + c, gpu_load(a.left, first + c) + gpu_load(a.right, first + c));
+    }
+    for (int64_t c = lane; c < a.width; c += 32) { /* of which a lane has written what it reads */
         sum += gpu_load(a.x, first + c);
     }
     const float mean = a.rms ? 0.0f : gpu_warp_sum(sum) / (float)a.width;
@@ -172,7 +175,8 @@ GPU_KERNEL(norm_back)
     dot = gpu_warp_sum(dot) / (float)a.width;
     for (int64_t c = lane; c < a.width; c += 32) {
         const float h = (gpu_load(a.x, first + c) - mean) * root;
-        gpu_store(a.dx, first + c, root * (gpu_load(a.dy, first + c) * a.scale[c] - sum - h * dot));
+        const float dx = root * (gpu_load(a.dy, first + c) * a.scale[c] - sum - h * dot);
+        gpu_store(a.dx, first + c, a.adds ? gpu_load(a.dx, first + c) + gpu_round(dx, a.dx.type) : dx);
     }
 }
 

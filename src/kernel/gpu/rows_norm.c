@@ -196,8 +196,12 @@ static void norm_forward(const tri_kernel *kernel, const tri_op_call *call)
 {
     const int64_t width = tri_shape_last(&kernel->desc.input[0]), count = tri_shape_count(kernel->desc.input[0]);
     const bool rms = kernel->desc.op == TRI_OP_RMS_NORM;
+    const tri_dtype dtype = kernel->desc.input_dtype[0]; /* of the add too */
+    const tri_op_call *add = call->add;
     const tri_gpu_norm_args args = {.y = tri_gpu_output(kernel, call),
                                     .x = tri_gpu_input(kernel, call, 0),
+                                    .left = tri_gpu_value_make(add != NULL ? add->input[0] : NULL, dtype),
+                                    .right = tri_gpu_value_make(add != NULL ? add->input[1] : NULL, dtype),
                                     .scale = call->param[0],
                                     .shift = rms ? NULL : call->param[1],
                                     .stats = call->training ? call->saved : NULL,
@@ -233,7 +237,8 @@ static void norm_backward(const tri_kernel *kernel, const tri_op_call *call)
                                          .stats = call->saved,
                                          .rows = rows * call->shards,
                                          .width = width,
-                                         .rms = rms};
+                                         .rms = rms,
+                                         .adds = call->adds_dinput};
     if (args.dx.data != NULL) {
         TRI_GPU_RUN(call, norm_back, tri_gpu_blocks_rows(args.rows), 1, 1, args);
     }
@@ -247,6 +252,8 @@ static void norm_backward(const tri_kernel *kernel, const tri_op_call *call)
         .forward = norm_forward,                                                                                       \
         .backward = norm_backward,                                                                                     \
         .backward_input = true,                                                                                        \
+        .takes_add = true,                                                                                             \
+        .adds_dinput = true,                                                                                           \
     }
 NORM(tri_gpu_row_layer_norm, TRI_OP_LAYER_NORM);
 NORM(tri_gpu_row_rms_norm, TRI_OP_RMS_NORM);

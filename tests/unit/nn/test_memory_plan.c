@@ -62,6 +62,8 @@ static void replay_op(const replay *r, int o, int block)
         if (g->values[op->output].source == GRAPH_COMPUTED)
             content_write(r, out, op->output);
         values_read(r, op, block);
+        if (block == 0 && o > 0 && g->ops[o - 1].made_by_next)
+            values_read(r, &g->ops[o - 1], 0);
     } else {
         assert_true(op->kernel.ops->output_may_alias);
         for (int i = 1; i < op->desc.input_count; i++)
@@ -110,6 +112,8 @@ static void replay_down(const replay *r)
             if (pass == 1)
                 break;
             content_write(r, op->scratch_down, 30000);
+            if (op->adds_dinput)
+                content_read(r, op->dinput[0], 10000 + op->input[0]);
             for (int i = 0; i < op->desc.input_count; i++)
                 if (op->dinput[i] != out->grad) /* in place comes last */
                     content_write(r, op->dinput[i], op->add_into[i] < 0 ? 10000 + op->input[i] : 30000);
@@ -128,13 +132,34 @@ static void replay_down(const replay *r)
 static void no_content_is_overwritten_while_somebody_reads_it(void **state)
 {
     (void)state;
-    for (size_t k = 0; k < 2 * RIG_MODELS; k++) {
+    static const char *const kinds[] = {"reference", "cpu", "cuda"};
+    for (size_t k = 0; k < TRI_COUNT_OF(kinds) * RIG_MODELS; k++) {
         rig r;
-        rig_open(&r, rig_models[k / 2].make(), rig_models[k / 2].classes, k % 2 ? "cpu" : "reference", 1, true);
-        replay run = {r.graph, calloc(r.graph->planned_nbytes / 64 + 1, sizeof(int)), rig_models[k / 2].name};
+        const size_t m = k / TRI_COUNT_OF(kinds);
+        rig_open(&r, rig_models[m].make(), rig_models[m].classes, kinds[k % TRI_COUNT_OF(kinds)], 1, true);
+        replay run = {r.graph, calloc(r.graph->planned_nbytes / 64 + 1, sizeof(int)), rig_models[m].name};
         replay_up(&run);
         replay_down(&run);
         free(run.owner);
+        rig_close(&r);
+    }
+}
+
+/* Of two layers: four adds, each with a norm behind it; gradients of four norms are added to those of residuals. */
+static void a_gpu_makes_adds_and_norms_in_one_pass(void **state)
+{
+    static const char *const kinds[] = {"cpu", "cuda"};
+    (void)state;
+    for (size_t k = 0; k < TRI_COUNT_OF(kinds); k++) {
+        rig r;
+        int made = 0, added = 0;
+        rig_open(&r, rig_gpt(), 7, kinds[k], 1, true);
+        for (int o = 0; o < r.graph->op_count; o++) {
+            made += r.graph->ops[o].made_by_next;
+            added += r.graph->ops[o].adds_dinput;
+        }
+        assert_int_equal(made, k == 1 ? 4 : 0);
+        assert_int_equal(added, k == 1 ? 4 : 0);
         rig_close(&r);
     }
 }
@@ -197,6 +222,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(no_content_is_overwritten_while_somebody_reads_it),
+        cmocka_unit_test(a_gpu_makes_adds_and_norms_in_one_pass),
         cmocka_unit_test(reuse_really_saves_memory),
         cmocka_unit_test(random_lifetimes_are_packed_without_overlap),
     };
