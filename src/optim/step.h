@@ -26,8 +26,8 @@ typedef struct tri_optim_ops {
     const char *name;
     const char *state[TRI_OPTIM_MAX_STATE]; /* names of state arrays, NULL past the last */
     bool accumulates[TRI_OPTIM_MAX_STATE]; /* sums of squares: they begin with optim.initial_accumulator, others at 0 */
-    /* The same on a card: TRI_GPU_SGD .. of kernel/gpu/args.h, TRI_GPU_NO_STEP: it cannot; shrinks: weight decay is
-     * decoupled. */
+    /* The same on a card: TRI_GPU_SGD .. of kernel/gpu/args.h, TRI_GPU_NO_STEP (0): it cannot; shrinks: weight decay is
+     * decoupled there. On the CPU both are up to `step`. */
     int gpu;
     bool shrinks;
     /* count elements of one entry: values move, state moves; decay is this entry's. */
