@@ -98,6 +98,22 @@ static void page_program(manual *at)
     add(at, ".SH SEE ALSO\n.BR trireme\\-train (1),\n.BR trireme\\-config (5)\n");
 }
 
+#define LARGE 1e4 /* an upper bound that nobody comes to is not shown */
+
+/* Nothing: 0 or more, which is what a number is if nothing else is said of it. */
+static void bounds_print(const tri_option *row, tri_string *out)
+{
+    tri_string bounds = {0};
+    (void)tri_option_bounds_print(row, &bounds);
+    if (bounds.nbytes > 0 && row->high < LARGE)
+        (void)tri_string_appendf(out, " %s", tri_string_text(&bounds));
+    else if (bounds.nbytes > 0 && row->low != 0)
+        (void)tri_string_appendf(out, " from %g", row->low);
+    else if (bounds.nbytes == 0 && row->type == TRI_OPTION_REAL)
+        (void)tri_string_append(out, ", also negative");
+    tri_string_fini(&bounds);
+}
+
 /* Types, words and bounds; words between `quote`s. */
 static void allowed_print(const tri_option *row, const char *quote, tri_string *out)
 {
@@ -110,10 +126,8 @@ static void allowed_print(const tri_option *row, const char *quote, tri_string *
     };
     for (int i = 0; row->words && row->words[i]; i++)
         (void)tri_string_appendf(out, "%s%s%s%s", i > 0 ? ", " : "", quote, row->words[i], quote);
-    (void)tri_string_appendf(out, "%s%s ", row->words && types[row->type][0] ? ", " : "", types[row->type]);
-    (void)tri_option_bounds_print(row, out);
-    while (out->nbytes > 0 && out->text[out->nbytes - 1] == ' ')
-        out->text[--out->nbytes] = 0;
+    (void)tri_string_appendf(out, "%s%s", row->words && types[row->type][0] ? ", " : "", types[row->type]);
+    bounds_print(row, out);
 }
 
 static void page_config(manual *at)
@@ -180,17 +194,24 @@ static void escape(const char *text, tri_string *out)
         (void)tri_string_appendf(out, "%s%c", strchr("*<", *text) ? "\\" : "", *text);
 }
 
-/* - `section.field`: `default`; values; bits; if CONDITIONS: help */
+/* Whether each option of a section decides the bits. */
+static bool all_decide(const tri_config_section *section)
+{
+    size_t i = 0;
+    while (i < section->table->count && section->row_decides(section->table->rows[i].field))
+        i++;
+    return i == section->table->count;
+}
+
+/* - `section.field` (`default`; values; bits): help */
 static void add_row(manual *at, const tri_config_section *section, const tri_option *row)
 {
+    const bool marked = section->row_decides(row->field) && !all_decide(section);
     tri_string item = {0};
     (void)tri_string_appendf(&item, "- `%s.%s` (", section->table->section, row->field);
     (void)tri_string_appendf(&item, row->fallback[0] ? "`%s`; " : "empty%s; ", row->fallback);
     allowed_print(row, "`", &item);
-    (void)tri_string_appendf(&item, "%s", section->row_decides(row->field) ? "; *bits*" : "");
-    if (row->applies)
-        (void)tri_string_appendf(&item, "; if `%s`", row->applies);
-    (void)tri_string_append(&item, "): ");
+    (void)tri_string_append(&item, marked ? "; *bits*): " : "): ");
     escape(row->help, &item);
     add_wrapped(at, tri_string_text(&item), 2);
     tri_string_fini(&item);
@@ -198,24 +219,24 @@ static void add_row(manual *at, const tri_config_section *section, const tri_opt
 
 static const char options_intro[] =
     "# Options\n\n"
-    "`trireme manual options` writes this page, from the tables that the program reads options by.\n\n"
-    "A run is configured by a YAML file of sections. The command line takes the same options as "
-    "`section.option=value`;\n"
-    "they override the file:\n\n"
+    "`trireme manual options` writes this page. A run is configured by a YAML file of sections; the command line takes "
+    "the\n"
+    "same options as `section.option=value`, which override the file:\n\n"
     "    trireme train examples/fashion_mnist.yaml -n 2 optim.lr=0.02 train.epochs=1\n\n"
     "- `trireme train CONFIG.yaml --dry-run` prints the resolved configuration with the origin of each value, and the\n"
     "  memory of a worker. A run writes the same text to `config.yaml` in its folder.\n"
     "- An unknown option, a value of the wrong type or out of bounds and a duplicate key are errors with file, line "
     "and\n"
     "  the nearest option. YAML aliases, tags and several documents in a file are refused.\n"
-    "- Integers take the suffixes k, M, G (powers of 1000). Booleans: true, false, yes, no, on, off.\n\n"
-    "After each option: its default, its values, then\n\n"
-    "- *bits*, if the value decides the weights ([bits.md](bits.md)); each checkpoint stores the hash of these values. "
-    "A\n"
-    "  run says so if another option makes it not reproducible.\n"
-    "- *if*: the option has no effect in other runs. Given on the command line of such a run, it is warned about; in "
+    "- Integers take the suffixes k, M, G (powers of 1000); numbers are 0 or more unless stated. Booleans: true, "
+    "false,\n"
+    "  yes, no, on, off.\n\n"
+    "Each option has its default and its values. *bits*: the value decides the weights ([bits.md](bits.md)), and each\n"
+    "checkpoint stores the hash of these values. `train.isa` and `train.device` decide them too, by the kernels that "
     "a\n"
-    "  file it is not. `a|b`: a or b.\n\n"
+    "checkpoint names. *If* `a|b` (a or b): in other runs these options have no effect; given on the command line of "
+    "one,\n"
+    "they are warned about.\n\n"
     "## model\n\n"
     "The name of a model with fields and their defaults, or a list of layers; `from`, `freeze`, `reinit` and "
     "`smoothing`\n"
@@ -260,7 +281,7 @@ static const struct {
      "        - {match: \"embed.*\", lr_scale: 0.5}\n"
      "        - {match: \"*.bias\", weight_decay: 0, lr_scale: 0.1}\n\n"
      "`lr_scale` multiplies the learning rate of each step, `weight_decay` replaces `optim.weight_decay`. A rule that\n"
-     "decides for no parameter is an error. `--dry-run` prints how many parameters follow each rule.\n"},
+     "decides for no parameter is an error. `--dry-run` counts the parameters of each rule.\n"},
     {"comm", "Programs without a configuration (those that call `tri_comm_join()`, PyTorch with the backend `trireme`, "
              "`trireme\n"
              "bench` and `trireme doctor`) read these options from the environment of the ranks, separated by blanks. "
@@ -280,14 +301,44 @@ static void add_notes(manual *at, const char *section)
     }
 }
 
+static bool applies_so(const tri_option *row, const char *applies)
+{
+    return applies ? row->applies && strcmp(row->applies, applies) == 0 : !row->applies;
+}
+
+/* The first option that applies so. */
+static size_t row_of(const tri_config_section *section, const char *applies)
+{
+    size_t i = 0;
+    while (!applies_so(&section->table->rows[i], applies))
+        i++;
+    return i;
+}
+
+static void add_rows(manual *at, const tri_config_section *section, const char *applies)
+{
+    for (size_t i = 0; i < section->table->count; i++)
+        if (applies_so(&section->table->rows[i], applies))
+            add_row(at, section, &section->table->rows[i]);
+}
+
+/* Options that apply in every run, then those of each condition. */
 static void add_table(manual *at, const tri_config_section *section)
 {
     const char first[2] = {(char)toupper(section->table->help[0]), 0};
     add(at, first);
     add(at, section->table->help + 1);
-    add(at, ".\n\n");
-    for (size_t i = 0; i < section->table->count; i++)
-        add_row(at, section, &section->table->rows[i]);
+    add(at, all_decide(section) ? ". All decide the bits.\n\n" : ".\n\n");
+    add_rows(at, section, NULL);
+    for (size_t i = 0; i < section->table->count; i++) {
+        const tri_option *row = &section->table->rows[i];
+        if (!row->applies || row_of(section, row->applies) < i)
+            continue;
+        add(at, "\n*If* `");
+        add(at, row->applies);
+        add(at, "`:\n\n");
+        add_rows(at, section, row->applies);
+    }
 }
 
 static void options_write(manual *at)
