@@ -34,7 +34,8 @@ class Joining(unittest.TestCase):
         environment.pop("LOCAL_RANK")
         open(path, "w").close()  # until it is there torch's FileStore waits by itself
         process = subprocess.Popen([sys.executable, "-W", "ignore", "-c", PROGRAM.format(way=WAYS[way]), path], env=environment, text=True,
-                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                   preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))  # a job of a shell in the background ignores it
         try:
             joins = process.stdout.readline()
             self.assertEqual(joins, "joins\n", None if joins else process.communicate(timeout=LIMIT_S)[1])
