@@ -317,9 +317,14 @@ static size_t row_of(const tri_config_section *section, const char *applies)
 
 static void add_rows(manual *at, const tri_config_section *section, const char *applies)
 {
-    for (size_t i = 0; i < section->table->count; i++)
-        if (applies_so(&section->table->rows[i], applies))
-            add_row(at, section, &section->table->rows[i]);
+    bool any = false;
+    for (size_t i = 0; i < section->table->count; i++) {
+        if (!applies_so(&section->table->rows[i], applies))
+            continue;
+        add(at, any ? "" : "\n");
+        any = true;
+        add_row(at, section, &section->table->rows[i]);
+    }
 }
 
 /* Options that apply in every run, then those of each condition. */
@@ -328,7 +333,7 @@ static void add_table(manual *at, const tri_config_section *section)
     const char first[2] = {(char)toupper(section->table->help[0]), 0};
     add(at, first);
     add(at, section->table->help + 1);
-    add(at, all_decide(section) ? ". All decide the bits.\n\n" : ".\n\n");
+    add(at, all_decide(section) ? ". All decide the bits.\n" : ".\n");
     add_rows(at, section, NULL);
     for (size_t i = 0; i < section->table->count; i++) {
         const tri_option *row = &section->table->rows[i];
@@ -336,7 +341,7 @@ static void add_table(manual *at, const tri_config_section *section)
             continue;
         add(at, "\n*If* `");
         add(at, row->applies);
-        add(at, "`:\n\n");
+        add(at, "`:\n");
         add_rows(at, section, row->applies);
     }
 }
