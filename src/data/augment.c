@@ -14,7 +14,7 @@
 
 #define TRIES 10
 
-/* Numbers of the stream of a sample: what each is for is part of the format (docs/formats/data.md). */
+/* Numbers of the stream of a sample: what each is for decides the bits, and is fixed. */
 enum { DRAW_DOWN, DRAW_RIGHT, DRAW_MIRROR, DRAW_BRIGHTNESS, DRAW_CONTRAST, DRAW_SATURATION, DRAW_ERASE, DRAW_HUE };
 enum { MIX_WHICH, MIX_X, MIX_Y }; /* of the stream "data mix" */
 #define MIX_BETA       16         /* 2 for each try */

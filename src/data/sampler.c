@@ -4,7 +4,7 @@
  *
  * With b(v) = floor(v B / V), part v is positions [floor(N b(v) / B), floor(N b(v + 1) / B)) of one permutation of the
  * data set. A full batch takes b(v + 1) - b(v) samples of part v, and what is left for the last, short batch is never
- * more than that, so that all parts run out together. docs/formats/data.md has the formulas.
+ * more than that, so that all parts run out together. tests/unit/data/sample_order.py says the same as a program.
  */
 #include "base/rng.h"
 #include "data/data.h"

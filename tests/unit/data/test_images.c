@@ -439,8 +439,8 @@ static void batches_depend_on_no_worker_thread_or_cache(void **state)
     drop_folder(folder);
 }
 
-/* The numbers are those of the formulas in docs/formats/data.md, computed in Python. */
-static void augmentation_is_as_documented(void **state)
+/* The numbers come from a program in Python, not from augment.c. */
+static void augmentation_keeps_its_numbers(void **state)
 {
     (void)state;
     static const tri_image_window wanted[] = {{314, 66, 458, 390}, {506, 236, 266, 325}, {549, 29, 382, 494}};
@@ -509,7 +509,7 @@ int main(void)
         cmocka_unit_test(the_digest_depends_on_names_classes_and_pixels),
         cmocka_unit_test(classes_are_numbered_as_the_model_has_them),
         cmocka_unit_test(batches_depend_on_no_worker_thread_or_cache),
-        cmocka_unit_test(augmentation_is_as_documented),
+        cmocka_unit_test(augmentation_keeps_its_numbers),
         cmocka_unit_test(augmentation_is_a_function_of_seed_epoch_and_index),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
