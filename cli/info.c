@@ -12,6 +12,7 @@
 #include "base/json.h"
 #include "cli/command.h"
 #include "cli/info.h"
+#include "device/cuda/cublaslt.h"
 #include "device/cuda/cuda.h"
 #include "kernel/kernel.h"
 #include "net/transport.h"
@@ -86,6 +87,15 @@ static int cards_find(tri_cuda_card *cards, int *driver)
     return count < MOST_CARDS ? count : MOST_CARDS;
 }
 
+static void print_library(void)
+{
+    char name[TRI_CUBLASLT_NBYTES];
+    if (tri_cublaslt_name(name) == TRI_OK)
+        printf("gpu matrix products by %s\n", name);
+    else
+        printf("gpu matrix products by our own kernels: %s\n", tri_last_error());
+}
+
 static void print_cards(void)
 {
     tri_cuda_card cards[MOST_CARDS];
@@ -99,16 +109,21 @@ static void print_cards(void)
     if (count >= 0)
         printf("gpu driver  for CUDA %d.%d; this build has %s\n", driver / 1000, driver % 1000 / 10,
                tri_cuda_image ? "kernels, which no card has run yet" : "no kernels");
+    if (count >= 0)
+        print_library();
 }
 
 static tri_status print_cards_json(tri_json *json)
 {
     tri_cuda_card cards[MOST_CARDS];
+    char library[TRI_CUBLASLT_NBYTES];
     int driver = 0, count = cards_find(cards, &driver);
     if (count < 0)
         tri_json_text(json, "no_gpus", tri_last_error());
     else
         tri_json_int(json, "gpu_driver", driver);
+    if (count >= 0 && tri_cublaslt_name(library) == TRI_OK)
+        tri_json_text(json, "gpu_library", library);
     tri_json_bool(json, "gpu_kernels", tri_cuda_image != NULL);
     tri_json list = tri_json_array_in(json, "gpus");
     for (int i = 0; i < count; i++) {

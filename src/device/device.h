@@ -26,6 +26,9 @@ typedef struct tri_device_ops {
     /* Fills device->state; TRI_EUNSUPPORTED says in one line why this machine has none. NULL: nothing to open. */
     tri_status (*open)(tri_device *device);
     void (*close)(tri_device *device); /* NULL: nothing to close */
+    /* Lets the maker's library multiply matrices (launch.h). TRI_EUNSUPPORTED says in one line why our own kernels have
+     * to. NULL: the kind has none. */
+    tri_status (*library_open)(tri_device *device);
     /* Zeroed, aligned to at least 64 bytes; NULL when memory is out (TRI_ENOMEM in tri_last_error). nbytes 0 gives an
      * address of nothing. */
     void *(*alloc)(const tri_device *device, size_t nbytes);

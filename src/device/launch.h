@@ -26,7 +26,8 @@ typedef struct tri_gpu_launch {
 typedef struct tri_gpu_queue {
     tri_status (*launch)(void *arg, const tri_gpu_launch *launch);
     void *arg;
-    tri_status status; /* the first failure; from then on nothing is launched */
+    struct tri_cublaslt *library; /* that multiplies matrices: cuda/cublaslt.h; NULL: our own kernels do */
+    tri_status status;            /* the first failure; from then on nothing is launched */
 } tri_gpu_queue;
 
 static inline tri_gpu_queue *tri_gpu_queue_of(const tri_device *device)

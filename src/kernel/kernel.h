@@ -120,6 +120,7 @@ typedef struct tri_op_desc {
     bool need_dinput[TRI_OP_MAX_INPUTS]; /* false: the input's gradient is not wanted (data, labels) */
     int max_shards;                      /* most shards of one call */
     int threads;                         /* of each call */
+    const tri_device *device;            /* that calls will be on; NULL: not known, so no library of it is asked */
     bool adds;                           /* embedding, backward: its gradient is added to what is there */
     int64_t places;                      /* kind "tokens": of a sequence, at most */
 } tri_op_desc;

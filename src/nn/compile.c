@@ -322,6 +322,7 @@ static tri_status kernels_plan(tri_graph *graph)
 {
     for (int o = 0; o < graph->op_count; o++) {
         graph_op *op = &graph->ops[o];
+        op->desc.device = graph->params->device;
         tri_status status = tri_kernel_plan(graph->config.kind, &op->desc, &op->kernel);
         if (status != TRI_OK) {
             op->kernel.ops = NULL; /* a failed plan has released itself */

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """The weights that configurations give in many layouts, against the hashes of cases.txt.
 
-usage: golden.py TRIREME [--accept] [--fake | --cuda] [NAME ...]
+usage: golden.py TRIREME [--accept] [--fake | --cuda] [--layouts] [KEY=VALUE ...] [NAME ...]
 
 --fake trains on the fake device, whose memory the host cannot touch: the weights must be those of the table.
 --cuda trains on train.device=cuda with a table of its own, tests/gpu/expected/train.txt: on a card, or on the emulator where
 LD_LIBRARY_PATH has its libcuda.so.1.
+--layouts compares the layouts of each block with its one process, whatever the table says. KEY=VALUE: options of all runs.
 --accept writes the hash of one process of each block (and of each line with hashes of its own) into cases.txt: a change
 of bits shows in the difference of that file, and CHANGELOG.md has to name it. NAME: only the blocks of these names.
 
@@ -154,8 +155,9 @@ def check(block, recorded, accept, lines):
 
 def main():
     global TABLE
-    flags = {"--accept", "--fake", "--cuda"}
-    accept, names = "--accept" in sys.argv, [word for word in sys.argv[1:] if word not in flags]
+    flags = {"--accept", "--fake", "--cuda", "--layouts"}
+    accept, names = "--accept" in sys.argv, [word for word in sys.argv[1:] if word not in flags and "=" not in word]
+    KERNELS.extend(word for word in sys.argv[1:] if "=" in word)
     if "--fake" in sys.argv:
         KERNELS.append("train.device=fake")
     if "--cuda" in sys.argv:
@@ -163,7 +165,9 @@ def main():
         TABLE = TABLE.parent.parent / "gpu/expected/train.txt"
     blocks, lines = read_table(), TABLE.read_text().splitlines()
     wrong, recorded = 0, "--cuda" in sys.argv or has_recorded_kernels()
-    if "--cuda" in sys.argv:
+    if "--layouts" in sys.argv:
+        recorded = False
+    elif "--cuda" in sys.argv:
         pass
     elif recorded:
         KERNELS.append("train.isa=avx2")

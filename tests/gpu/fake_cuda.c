@@ -13,6 +13,7 @@
 
 #include "device/cuda/library.h"
 #include "gpu/emulator.h"
+#include "gpu/fake_cuda.h"
 
 #define MOST_WORK  1024
 #define CARD_NAME  "Emulated card"
@@ -20,8 +21,9 @@
 #define EXPORT     __attribute__((visibility("default")))
 
 typedef struct work {
-    int kind; /* 0: launch, 1: copy, 2: fill */
+    int kind; /* 0: launch, 1: copy, 2: fill, 3: call */
     tri_gpu_launch launch;
+    void (*run)(void *arg); /* 3; arg: to */
     void *to;
     const void *from; /* owned, where it came from the host */
     int owned;
@@ -64,6 +66,8 @@ static void run_all(cuda_stream stream)
             memcpy(w->to, w->from, w->nbytes);
         if (w->kind == 2)
             memset(w->to, w->byte, w->nbytes);
+        if (w->kind == 3)
+            w->run(w->to);
         if (w->kind == 0)
             free((void *)(uintptr_t)w->launch.args);
         if (w->owned)
@@ -78,6 +82,11 @@ static cuda_result add(cuda_stream stream, work w)
         run_all(stream);
     stream->list[stream->count++] = w;
     return sick;
+}
+
+void fake_cuda_call(cuda_stream stream, void (*run)(void *arg), void *arg)
+{
+    (void)add(stream, (work){.kind = 3, .run = run, .to = arg});
 }
 
 /* Each with the arguments of its row. */
@@ -205,7 +214,7 @@ cuda_result cuStreamSynchronize(cuda_stream stream)
 
 cuda_result cuMemAlloc_v2(cuda_memory *memory, size_t nbytes)
 {
-    void *bytes = has("full") && ++allocations >= 2 ? NULL : malloc(nbytes);
+    void *bytes = has("full") && ++allocations >= 2 ? NULL : aligned_alloc(256, (nbytes + 255) / 256 * 256);
     *memory = (cuda_memory)(uintptr_t)bytes;
     if (bytes)
         memset(bytes, 0xff, nbytes);

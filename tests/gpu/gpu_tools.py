@@ -29,16 +29,18 @@ class Tools(unittest.TestCase):
         done = run("tools/gpu_check", "--fake", "facts", "1", "gemm", "training", folder=bundle)
         self.assertEqual(done.returncode, 0, done.stdout)
         rows = [line.split(" | ") for line in (bundle / "gpu_check.md").read_text().splitlines()[4:]]
-        self.assertEqual([row[1:3] for row in rows], [["facts", "passed"], ["ceilings", "passed"], ["gemm", "not available"],
+        self.assertEqual([row[1:3] for row in rows], [["facts", "passed"], ["ceilings", "passed"], ["gemm", "passed"],
                                                       ["training", "passed"]])
         self.assertIn("Emulated card", rows[0][4])
+        self.assertIn("cublasLt 13.1.0 32^3", rows[1][4])
+        self.assertIn("6 products, 0 by our own kernels: small output 16x32x24 x8: 1.0.1.0.0.0.0.0.0 (0 refused)", rows[2][4])
         self.assertIn("0 with other weights", rows[3][4])
 
     def test_a_section_that_fails_says_why_and_the_others_go_on(self):
         done = run(TOOLS / "gpu_check", "--fake", "--build", BUILD, "0", "3", folder=self.folder, FAKE_CUDA="no_card")
         self.assertEqual(done.returncode, 1, done.stdout)
         self.assertIn("| 0 | facts | failed | 0 | the driver finds no NVIDIA card |", (self.folder / "gpu_check.md").read_text())
-        self.assertIn("not available", done.stdout)
+        self.assertIn("there is no cublasLt", done.stdout)
 
     def test_bad_words_and_bundles_that_are_too_large_are_refused(self):
         done = run(TOOLS / "gpu_check", "--build", BUILD, "speed", folder=self.folder)

@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/status.h"
+#include "device/cuda/cublaslt.h"
 #include "device/cuda/library.h"
 
 #define OLDEST_CARD 80 /* compute capability of the kernels' oldest code */
@@ -39,7 +40,7 @@ typedef struct cuda_state {
     cuda_context context;
     cuda_module module;
     cuda_stream stream;
-    char arithmetic[64];
+    char arithmetic[96];
     cuda_function kernels[TRI_LAUNCH_KERNELS]; /* found when first launched */
 } cuda_state;
 
@@ -141,6 +142,7 @@ static void cuda_close(tri_device *device)
 {
     cuda_state *s = device->state;
     if (s && s->context) {
+        tri_cublaslt_close(s->queue.library);
         (void)s->calls->context_set(s->context);
         if (s->stream)
             (void)s->calls->stream_destroy(s->stream);
@@ -167,6 +169,15 @@ static tri_status cuda_open(tri_device *device)
     if (status != TRI_OK)
         cuda_close(device);
     return status;
+}
+
+static tri_status cuda_library_open(tri_device *device)
+{
+    cuda_state *s = device->state;
+    TRI_TRY(tri_cublaslt_open(s->calls, s->index, s->context, s->stream, &s->queue.library));
+    const size_t used = strlen(s->arithmetic);
+    snprintf(s->arithmetic + used, sizeof(s->arithmetic) - used, ", %s", s->queue.library->name);
+    return TRI_OK;
 }
 
 static void *cuda_alloc(const tri_device *device, size_t nbytes)
@@ -234,6 +245,7 @@ const tri_device_ops tri_device_cuda = {
     .kernels = "cuda",
     .open = cuda_open,
     .close = cuda_close,
+    .library_open = cuda_library_open,
     .alloc = cuda_alloc,
     .free = cuda_free,
     .copy = cuda_copy,

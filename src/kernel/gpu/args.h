@@ -26,6 +26,7 @@
     X(fold)        /* the canonical tree over leaves of shards: blocks along x, parts along y */                       \
     X(squares)     /* blocks[b] = sum of squares of 4096 elements: 16 threads each */                                  \
     X(tree)        /* blocks[0] = the balanced tree over blocks; one block */                                          \
+    X(differs)     /* blocks[b] = threads that found two elements of 16 bits that differ */                            \
     X(step)        /* one step of an optimizer over a run of elements, and their copies in 16 bits */                  \
     X(map)         /* activations: y = f(x), or dx = dy f'(.) */                                                       \
     X(pair)        /* a + b or a b, b of one sample or of all; relu */                                                 \
@@ -133,6 +134,14 @@ typedef struct tri_gpu_tree_args {
     double *blocks;
     int64_t count;
 } tri_gpu_tree_args;
+
+#define TRI_GPU_DIFFERS 32 /* elements of a thread */
+
+typedef struct tri_gpu_differs_args {
+    const uint16_t *a, *b;
+    int64_t count;
+    int32_t *blocks;
+} tri_gpu_differs_args;
 
 /* Formulas: src/optim; fields that an optimizer has no use for are 0. */
 typedef struct tri_gpu_step_args {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * elementwise.cu: flat arrays: fill, cast, scale, add; the canonical tree over shards; the norm of a gradient.
+ * elementwise.cu: flat arrays: fill, cast, scale, add; the canonical tree over shards; the norm of a gradient; whether
+ * two arrays are equal.
  */
 #include "kernel/gpu/gpu.h"
 
@@ -133,5 +134,30 @@ GPU_KERNEL(tree)
             a.blocks[i] += a.blocks[i + step];
         }
         gpu_sync();
+    }
+}
+
+typedef struct differs_threads {
+    int32_t found[TRI_GPU_THREADS];
+} differs_threads;
+
+GPU_KERNEL(differs)
+{
+    GPU_SHARED(differs_threads, shared);
+    const int64_t first = (int64_t)gpu_bx() * gpu_nx() * TRI_GPU_DIFFERS + gpu_tx();
+    int32_t found = 0;
+    for (int k = 0; k < TRI_GPU_DIFFERS; k++) {
+        const int64_t i = first + (int64_t)k * gpu_nx();
+        if (i < a.count && a.a[i] != a.b[i]) {
+            found = 1;
+        }
+    }
+    shared->found[gpu_tx()] = found;
+    gpu_sync();
+    if (gpu_tx() == 0) {
+        for (int t = 1; t < gpu_nx(); t++) {
+            found += shared->found[t];
+        }
+        a.blocks[gpu_bx()] = found;
     }
 }

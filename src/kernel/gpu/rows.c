@@ -5,6 +5,7 @@
 #include "kernel/gpu/rows.h"
 
 #include "base/status.h"
+#include "kernel/gpu/product.h"
 
 tri_status tri_gpu_plan(const tri_op_desc *desc, tri_kernel *kernel)
 {
@@ -166,18 +167,51 @@ static void *moved(tri_gpu_value value, int64_t elements)
     return (char *)value.data + elements * (value.type == TRI_GPU_F32 ? 4 : 2);
 }
 
-void tri_gpu_gemm(const tri_op_call *call, const tri_gpu_gemm_args *args, bool half, int64_t shards)
+/* Shards that follow each other and share b are more rows of one product: fewer tiles with an edge. */
+static void shards_join(tri_gpu_gemm_args *args, int64_t *shards)
+{
+    const int64_t rows = args->m;
+    if (args->groups == 1 && args->a.source == TRI_GPU_PLAIN && args->b.shard_stride == 0 &&
+        args->a.shard_stride == rows * args->a.row && args->c.shard_stride == rows * args->c.row) {
+        args->m = (int)(rows * *shards);
+        *shards = 1;
+    }
+}
+
+/* Our own kernel. */
+static void gemm_launch(const tri_op_call *call, const tri_gpu_gemm_args *args, int64_t shards)
 {
     tri_gpu_gemm_args part = *args;
+    const bool half = args->type != TRI_GPU_F32;
     part.groups = args->groups > 0 ? args->groups : 1;
+    shards_join(&part, &shards);
+    const tri_gpu_gemm_args all = part;
     const int64_t tiles_m = tri_int64_ceil(part.m, TRI_GPU_TILE), tiles_n = tri_int64_ceil(part.n, TRI_GPU_TILE);
     const int64_t most = TRI_GPU_MOST_BLOCKS / part.groups;
     for (int64_t first = 0; first < shards; first += most) {
         const int z = (int)(tri_int64_min(most, shards - first) * part.groups);
-        part.a.value.data = moved(args->a.value, first * args->a.shard_stride);
-        part.b.value.data = moved(args->b.value, first * args->b.shard_stride);
-        part.c.value.data = moved(args->c.value, first * args->c.shard_stride);
+        part.a.value.data = moved(all.a.value, first * part.a.shard_stride);
+        part.b.value.data = moved(all.b.value, first * part.b.shard_stride);
+        part.c.value.data = moved(all.c.value, first * part.c.shard_stride);
         tri_gpu_run(tri_gpu_queue_of(call->device), half ? tri_gpu_kernel_gemm_half : tri_gpu_kernel_gemm, tiles_m,
                     (int)tiles_n, z, half ? TRI_GPU_THREADS / 2 : TRI_GPU_THREADS, &part, sizeof part);
+    }
+}
+
+void tri_gpu_gemm(const tri_op_call *call, const tri_gpu_gemm_args *args, int64_t shards)
+{
+    const int64_t count = (int64_t)args->m * args->n * shards;
+    const tri_gpu_bias_args bias = {
+        .y = args->c.value, .x = args->c.value, .b = args->bias, .count = count, .width = args->n};
+    const tri_gpu_map_args relu = {.to = args->c.value, .v = args->c.value, .op = TRI_GPU_RELU, .count = count};
+    if (!tri_gpu_product_run(call, args, shards)) {
+        gemm_launch(call, args, shards);
+        return;
+    }
+    if (args->bias != NULL) {
+        TRI_GPU_RUN(call, bias, tri_gpu_blocks_each(count), 1, 1, bias);
+    }
+    if (args->relu) {
+        TRI_GPU_RUN(call, map, tri_gpu_blocks_each(count), 1, 1, relu);
     }
 }

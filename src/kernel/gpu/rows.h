@@ -86,6 +86,12 @@ static inline tri_gpu_value tri_gpu_doutput(const tri_kernel *kernel, const tri_
     return tri_gpu_value_make(call->doutput, kernel->desc.output_dtype);
 }
 
+/* Element `first` of an array, which is NULL while an op is planned. */
+static inline float *tri_gpu_place(const void *array, int64_t first)
+{
+    return (float *)((uintptr_t)array + (uintptr_t)first * sizeof(float));
+}
+
 /* Factor of the gradients that begin at a loss. */
 static inline float tri_gpu_loss_scale(const tri_op_call *call)
 {
@@ -116,8 +122,8 @@ void tri_gpu_ranks_sum(const tri_op_call *call, void *data, int64_t count, tri_d
 void tri_gpu_ranks_gather(const tri_kernel *kernel, const tri_op_call *call, const void *in, void *out, int64_t count,
                           tri_dtype dtype);
 
-/* Products: how many there are (shards), each with args->groups. */
-void tri_gpu_gemm(const tri_op_call *call, const tri_gpu_gemm_args *args, bool half, int64_t shards);
+/* Products: how many there are (shards), each with args->groups; in f32, or of values rounded to args->type. */
+void tri_gpu_gemm(const tri_op_call *call, const tri_gpu_gemm_args *args, int64_t shards);
 
 /* TRI_EUNSUPPORTED where a grid has no room for sums over this many rows of a shard, or for a product with this width.
  */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * rows_linear.c: rows of linear, matmul and conv2d: products by our own tiles, f32 or tensor cores.
+ * rows_linear.c: rows of linear, matmul and conv2d: products by a library of the card (product.h), else by our own
+ * tiles, f32 or tensor cores; convolutions always by these.
  *
  * Values of 16 bits are multiplied as they are, weights rounded to their type. Weight gradients: one product for each
  * shard, in f32, then the canonical tree. B rows, C inputs, D outputs.
@@ -8,6 +9,7 @@
 #include "kernel/gpu/rows.h"
 
 #include "base/status.h"
+#include "kernel/gpu/product.h"
 
 static tri_gpu_operand operand(tri_gpu_value value, int64_t shard_stride, int64_t row, int64_t column)
 {
@@ -23,7 +25,7 @@ static void multiply(const tri_kernel *kernel, const tri_op_call *call, const tr
 {
     tri_gpu_gemm_args typed = *args;
     typed.type = tri_gpu_input(kernel, call, 0).type;
-    tri_gpu_gemm(call, &typed, typed.type != TRI_GPU_F32, shards);
+    tri_gpu_gemm(call, &typed, shards);
 }
 
 /* dy = 0 where the fused relu cut. */
@@ -70,51 +72,112 @@ static tri_status weights_plan(const tri_op_desc *desc, tri_kernel *kernel)
     return tri_gpu_plan(desc, kernel);
 }
 
-static void linear_forward(const tri_kernel *kernel, const tri_op_call *call)
+/* Weights as the products read them: rounded to the type of x, in scratch in front of all else. */
+static int64_t rounded_count(const tri_op_desc *desc)
+{
+    return desc->input_dtype[0] == TRI_F32 ? 0 : tri_align_count((tri_shape_count(desc->param[0]) + 1) / 2);
+}
+
+static tri_gpu_value weights(const tri_kernel *kernel, const tri_op_call *call)
+{
+    return rounded_count(&kernel->desc) == 0 ? f32(call->param[0])
+                                             : tri_gpu_value_make(call->scratch, kernel->desc.input_dtype[0]);
+}
+
+static void weights_round(const tri_kernel *kernel, const tri_op_call *call)
+{
+    if (rounded_count(&kernel->desc) > 0) {
+        tri_gpu_cast(tri_gpu_queue_of(call->device), weights(kernel, call), f32(call->param[0]),
+                     tri_shape_count(kernel->desc.param[0]));
+    }
+}
+
+static float *leaves_of(const tri_kernel *kernel, const tri_op_call *call)
+{
+    return tri_gpu_place(call->scratch, rounded_count(&kernel->desc));
+}
+
+/* x w', of one shard; pointers as the call has them. */
+static tri_gpu_gemm_args linear_output(const tri_kernel *kernel, const tri_op_call *call)
 {
     const int64_t d = kernel->desc.param[0].dim[0], c = kernel->desc.param[0].dim[1];
-    const tri_gpu_gemm_args args = {.a = operand(tri_gpu_input(kernel, call, 0), 0, c, 1),
-                                    .b = operand(f32(call->param[0]), 0, c, 1),
-                                    .c = operand(tri_gpu_output(kernel, call), 0, d, 1),
-                                    .m = (int)(tri_shape_count(kernel->desc.output) / d * call->shards),
-                                    .n = (int)d,
-                                    .k = (int)c,
-                                    .relu = kernel->desc.attr.relu,
-                                    .bias = kernel->desc.attr.bias ? call->param[1] : NULL};
-    multiply(kernel, call, &args, 1);
+    const int64_t rows = tri_shape_count(kernel->desc.output) / d;
+    return (tri_gpu_gemm_args){.a = operand(tri_gpu_input(kernel, call, 0), rows * c, c, 1),
+                               .b = operand(weights(kernel, call), 0, c, 1),
+                               .c = operand(tri_gpu_output(kernel, call), rows * d, d, 1),
+                               .m = (int)rows,
+                               .n = (int)d,
+                               .k = (int)c,
+                               .relu = kernel->desc.attr.relu,
+                               .bias = kernel->desc.attr.bias ? call->param[1] : NULL};
+}
+
+/* dy' x */
+static tri_gpu_gemm_args linear_leaves(const tri_kernel *kernel, const tri_op_call *call)
+{
+    const int64_t d = kernel->desc.param[0].dim[0], c = kernel->desc.param[0].dim[1];
+    const int64_t rows = tri_shape_count(kernel->desc.output) / d;
+    return (tri_gpu_gemm_args){.a = operand(tri_gpu_doutput(kernel, call), rows * d, 1, d),
+                               .b = operand(tri_gpu_input(kernel, call, 0), rows * c, 1, c),
+                               .c = operand(f32(leaves_of(kernel, call)), d * c, c, 1),
+                               .m = (int)d,
+                               .n = (int)c,
+                               .k = (int)rows};
+}
+
+/* dy w */
+static tri_gpu_gemm_args linear_input(const tri_kernel *kernel, const tri_op_call *call)
+{
+    const int64_t d = kernel->desc.param[0].dim[0], c = kernel->desc.param[0].dim[1];
+    const int64_t rows = tri_shape_count(kernel->desc.output) / d;
+    return (tri_gpu_gemm_args){.a = operand(tri_gpu_doutput(kernel, call), rows * d, d, 1),
+                               .b = operand(weights(kernel, call), 0, 1, c),
+                               .c = operand(tri_gpu_dinput(kernel, call, 0), rows * c, c, 1),
+                               .m = (int)rows,
+                               .n = (int)c,
+                               .k = (int)d};
+}
+
+static tri_status linear_plan(const tri_op_desc *desc, tri_kernel *kernel)
+{
+    const tri_op_call nothing = {.shards = 1};
+    TRI_TRY(weights_plan(desc, kernel));
+    kernel->scratch_nbytes += (size_t)rounded_count(desc) * sizeof(float);
+    const tri_gpu_gemm_args output = linear_output(kernel, &nothing), leaves = linear_leaves(kernel, &nothing),
+                            input = linear_input(kernel, &nothing);
+    TRI_TRY(tri_gpu_product_plan(desc, &output));
+    TRI_TRY(tri_gpu_product_plan(desc, &leaves));
+    return desc->need_dinput[0] ? tri_gpu_product_plan(desc, &input) : TRI_OK;
+}
+
+static void linear_forward(const tri_kernel *kernel, const tri_op_call *call)
+{
+    const tri_gpu_gemm_args args = linear_output(kernel, call);
+    weights_round(kernel, call);
+    multiply(kernel, call, &args, call->shards);
 }
 
 static void linear_backward(const tri_kernel *kernel, const tri_op_call *call)
 {
-    const int64_t d = kernel->desc.param[0].dim[0], c = kernel->desc.param[0].dim[1];
-    const int64_t rows = tri_shape_count(kernel->desc.output) / d;
+    const int64_t count = tri_shape_count(kernel->desc.param[0]);
     cut(kernel, call);
-    if (tri_call_wants_dparam(call, 0)) { /* dy' x */
-        const tri_gpu_gemm_args args = {.a = operand(tri_gpu_doutput(kernel, call), rows * d, 1, d),
-                                        .b = operand(tri_gpu_input(kernel, call, 0), rows * c, 1, c),
-                                        .c = operand(f32(call->scratch), d * c, c, 1),
-                                        .m = (int)d,
-                                        .n = (int)c,
-                                        .k = (int)rows};
+    if (tri_call_wants_dparam(call, 0)) {
+        const tri_gpu_gemm_args args = linear_leaves(kernel, call);
         multiply(kernel, call, &args, call->shards);
-        tri_gpu_leaves(kernel, call, 0, call->scratch, d * c, d * c);
+        tri_gpu_leaves(kernel, call, 0, leaves_of(kernel, call), count, count);
     }
-    bias_back(kernel, call, tri_align_count(d * c * kernel->desc.max_shards));
-    if (call->dinput[0] != NULL) { /* dy w */
-        const tri_gpu_gemm_args args = {.a = operand(tri_gpu_doutput(kernel, call), 0, d, 1),
-                                        .b = operand(f32(call->param[0]), 0, 1, c),
-                                        .c = operand(tri_gpu_dinput(kernel, call, 0), 0, c, 1),
-                                        .m = (int)(rows * call->shards),
-                                        .n = (int)c,
-                                        .k = (int)d};
-        multiply(kernel, call, &args, 1);
+    bias_back(kernel, call, rounded_count(&kernel->desc) + tri_align_count(count * kernel->desc.max_shards));
+    if (call->dinput[0] != NULL) {
+        const tri_gpu_gemm_args args = linear_input(kernel, call);
+        weights_round(kernel, call);
+        multiply(kernel, call, &args, call->shards);
     }
 }
 
 const tri_kernel_ops tri_gpu_row_linear = {
     TRI_GPU_ROW,
     .op = TRI_OP_LINEAR,
-    .plan = weights_plan,
+    .plan = linear_plan,
     .forward = linear_forward,
     .backward = linear_backward,
     .backward_input = true,
@@ -122,49 +185,83 @@ const tri_kernel_ops tri_gpu_row_linear = {
     .backward_output = true,
 };
 
+/* A product of the leading dimensions is a shard of its own here: M rows, K, N columns. */
+typedef struct matmul_sizes {
+    int64_t m, k, n, count; /* count: products of one shard of the op */
+} matmul_sizes;
+
+static matmul_sizes matmul_sizes_make(const tri_op_desc *desc)
+{
+    const tri_shape *a = &desc->input[0];
+    return (matmul_sizes){.m = a->dim[a->ndim - 2],
+                          .k = a->dim[a->ndim - 1],
+                          .n = tri_shape_last(&desc->output),
+                          .count = tri_shape_product(a, 0, a->ndim - 2)};
+}
+
+static tri_gpu_gemm_args matmul_output(const tri_kernel *kernel, const tri_op_call *call)
+{
+    const matmul_sizes s = matmul_sizes_make(&kernel->desc);
+    return (tri_gpu_gemm_args){.a = operand(tri_gpu_input(kernel, call, 0), s.m * s.k, s.k, 1),
+                               .b = operand(tri_gpu_input(kernel, call, 1), s.k * s.n, 1, s.n),
+                               .c = operand(tri_gpu_output(kernel, call), s.m * s.n, s.n, 1),
+                               .m = (int)s.m,
+                               .n = (int)s.n,
+                               .k = (int)s.k};
+}
+
+/* dy b' */
+static tri_gpu_gemm_args matmul_left(const tri_kernel *kernel, const tri_op_call *call)
+{
+    const matmul_sizes s = matmul_sizes_make(&kernel->desc);
+    return (tri_gpu_gemm_args){.a = operand(tri_gpu_doutput(kernel, call), s.m * s.n, s.n, 1),
+                               .b = operand(tri_gpu_input(kernel, call, 1), s.k * s.n, s.n, 1),
+                               .c = operand(tri_gpu_dinput(kernel, call, 0), s.m * s.k, s.k, 1),
+                               .m = (int)s.m,
+                               .n = (int)s.k,
+                               .k = (int)s.n};
+}
+
+/* a' dy */
+static tri_gpu_gemm_args matmul_right(const tri_kernel *kernel, const tri_op_call *call)
+{
+    const matmul_sizes s = matmul_sizes_make(&kernel->desc);
+    return (tri_gpu_gemm_args){.a = operand(tri_gpu_input(kernel, call, 0), s.m * s.k, 1, s.k),
+                               .b = operand(tri_gpu_doutput(kernel, call), s.m * s.n, 1, s.n),
+                               .c = operand(tri_gpu_dinput(kernel, call, 1), s.k * s.n, s.n, 1),
+                               .m = (int)s.k,
+                               .n = (int)s.n,
+                               .k = (int)s.m};
+}
+
 static tri_status matmul_plan(const tri_op_desc *desc, tri_kernel *kernel)
 {
-    (void)kernel;
+    const tri_op_call nothing = {.shards = 1};
     TRI_TRY(tri_gpu_width_check(desc, tri_shape_last(&desc->input[0])));
-    return tri_gpu_width_check(desc, tri_shape_last(&desc->output));
+    TRI_TRY(tri_gpu_width_check(desc, tri_shape_last(&desc->output)));
+    const tri_gpu_gemm_args output = matmul_output(kernel, &nothing), left = matmul_left(kernel, &nothing),
+                            right = matmul_right(kernel, &nothing);
+    TRI_TRY(tri_gpu_product_plan(desc, &output));
+    TRI_TRY(desc->need_dinput[0] ? tri_gpu_product_plan(desc, &left) : TRI_OK);
+    return desc->need_dinput[1] ? tri_gpu_product_plan(desc, &right) : TRI_OK;
 }
 
 static void matmul_forward(const tri_kernel *kernel, const tri_op_call *call)
 {
-    const tri_shape *a = &kernel->desc.input[0];
-    const int64_t m = a->dim[a->ndim - 2], k = a->dim[a->ndim - 1], n = tri_shape_last(&kernel->desc.output);
-    const tri_gpu_gemm_args args = {.a = operand(tri_gpu_input(kernel, call, 0), m * k, k, 1),
-                                    .b = operand(tri_gpu_input(kernel, call, 1), k * n, 1, n),
-                                    .c = operand(tri_gpu_output(kernel, call), m * n, n, 1),
-                                    .m = (int)m,
-                                    .n = (int)n,
-                                    .k = (int)k};
-    multiply(kernel, call, &args, tri_shape_product(a, 0, a->ndim - 2) * call->shards);
+    const tri_gpu_gemm_args args = matmul_output(kernel, call);
+    multiply(kernel, call, &args, matmul_sizes_make(&kernel->desc).count * call->shards);
 }
 
 static void matmul_backward(const tri_kernel *kernel, const tri_op_call *call)
 {
-    const tri_shape *a = &kernel->desc.input[0];
-    const int64_t m = a->dim[a->ndim - 2], k = a->dim[a->ndim - 1], n = tri_shape_last(&kernel->desc.output);
-    const int64_t batch = tri_shape_product(a, 0, a->ndim - 2) * call->shards;
-    const tri_gpu_value dy = tri_gpu_doutput(kernel, call);
-    if (call->dinput[0] != NULL) { /* dy b' */
-        const tri_gpu_gemm_args args = {.a = operand(dy, m * n, n, 1),
-                                        .b = operand(tri_gpu_input(kernel, call, 1), k * n, n, 1),
-                                        .c = operand(tri_gpu_dinput(kernel, call, 0), m * k, k, 1),
-                                        .m = (int)m,
-                                        .n = (int)k,
-                                        .k = (int)n};
-        multiply(kernel, call, &args, batch);
+    const int64_t count = matmul_sizes_make(&kernel->desc).count * call->shards;
+    if (call->dinput[0] != NULL) {
+        const tri_gpu_gemm_args args = matmul_left(kernel, call);
+        multiply(kernel, call, &args, count);
     }
-    if (call->dinput[1] != NULL) { /* a' dy */
-        const tri_gpu_gemm_args args = {.a = operand(tri_gpu_input(kernel, call, 0), m * k, 1, k),
-                                        .b = operand(dy, m * n, 1, n),
-                                        .c = operand(tri_gpu_dinput(kernel, call, 1), k * n, n, 1),
-                                        .m = (int)k,
-                                        .n = (int)n,
-                                        .k = (int)m};
-        multiply(kernel, call, &args, batch);
+    if (call->dinput[1] != NULL) {
+        const tri_gpu_gemm_args args = matmul_right(kernel, call);
+        multiply(kernel, call, &args, count);
     }
 }
 

@@ -5,6 +5,7 @@
  * Saved: the logarithm of the sum of the exponentials of each row. vocab_loss and vocab_part form logits of some words
  * at a time and never keep them; how many words that is depends on the shape of one shard alone.
  */
+#include "kernel/gpu/product.h"
 #include "kernel/gpu/rows.h"
 
 _Static_assert(TRI_GPU_VOCAB_STATE == TRI_VOCAB_STATE, "kernels know the states of parts");
@@ -115,13 +116,19 @@ const tri_kernel_ops tri_gpu_row_cross_entropy = {
 #define LOGITS     (INT64_C(1) << 22) /* of a shard at a time, at most, but for */
 #define LEAST_PART INT64_C(256)       /* words */
 
-/* Where things lie in scratch, as offsets of floats: states first. */
+/* Where things lie in scratch, as offsets of floats: states first. Where x is of 16 bits, so are the weights of a part,
+ * and the gradients of its logits. */
 typedef struct vocab_plan {
     int64_t words, width, rows; /* words here; rows of a shard */
     int64_t first, all;         /* number of the first word here, words of the whole vocabulary */
     int64_t part;               /* words at a time */
-    int64_t logits, dx, leaves, total;
+    int64_t rounded, slopes, logits, dx, leaves, total;
 } vocab_plan;
+
+static int64_t half_count(const tri_op_desc *desc, int64_t count)
+{
+    return desc->input_dtype[0] == TRI_F32 ? 0 : tri_align_count((count + 1) / 2);
+}
 
 static vocab_plan plan_make(const tri_op_desc *desc)
 {
@@ -130,56 +137,132 @@ static vocab_plan plan_make(const tri_op_desc *desc)
     p.all = desc->op == TRI_OP_VOCAB_PART ? desc->attr.words : p.words;
     const int64_t fits = LOGITS / tri_int64_max(p.rows, 1) / 64 * 64, shards = desc->max_shards;
     p.part = tri_int64_min(p.words, tri_int64_max(fits, LEAST_PART));
-    p.logits = (int64_t)(state_nbytes(desc) / sizeof(float));
+    p.rounded = (int64_t)(state_nbytes(desc) / sizeof(float));
+    p.slopes = p.rounded + half_count(desc, p.part * p.width);
+    p.logits = p.slopes + half_count(desc, p.rows * shards * p.part);
     p.dx = p.logits + tri_align_count(p.rows * shards * p.part);
     p.leaves = p.dx + tri_align_count(p.rows * shards * p.width);
     p.total = p.leaves + shards * p.part * p.width;
     return p;
 }
 
+static tri_gpu_operand operand(tri_gpu_value value, int64_t shard_stride, int64_t row, int64_t column)
+{
+    return (tri_gpu_operand){.value = value, .shard_stride = shard_stride, .row = row, .column = column};
+}
+
+/* Words [first, first + width) of those here. */
+typedef struct vocab_part {
+    const vocab_plan *p;
+    int64_t first, width;
+    tri_gpu_value x, w, logits, slopes, dx, leaves;
+} vocab_part;
+
+static vocab_part part_make(const tri_kernel *kernel, const tri_op_call *call, const vocab_plan *p, int64_t first)
+{
+    const void *const scratch = call->scratch;
+    const tri_dtype dtype = kernel->desc.input_dtype[0];
+    const tri_gpu_value logits = tri_gpu_value_make(tri_gpu_place(scratch, p->logits), TRI_F32);
+    const bool half = dtype != TRI_F32;
+    return (vocab_part){.p = p,
+                        .first = first,
+                        .width = tri_int64_min(p->part, p->words - first),
+                        .x = tri_gpu_input(kernel, call, 0),
+                        .w = half ? tri_gpu_value_make(tri_gpu_place(scratch, p->rounded), dtype)
+                                  : tri_gpu_value_make(tri_gpu_place(call->param[0], first * p->width), TRI_F32),
+                        .logits = logits,
+                        .slopes = half ? tri_gpu_value_make(tri_gpu_place(scratch, p->slopes), dtype) : logits,
+                        .dx = tri_gpu_value_make(tri_gpu_place(scratch, p->dx), TRI_F32),
+                        .leaves = tri_gpu_value_make(tri_gpu_place(scratch, p->leaves), TRI_F32)};
+}
+
+/* x w', of one shard. */
+static tri_gpu_gemm_args part_logits(const vocab_part *v)
+{
+    const int64_t c = v->p->width, rows = v->p->rows;
+    return (tri_gpu_gemm_args){.a = operand(v->x, rows * c, c, 1),
+                               .b = operand(v->w, 0, c, 1),
+                               .c = operand(v->logits, rows * v->width, v->width, 1),
+                               .m = (int)rows,
+                               .n = (int)v->width,
+                               .k = (int)c,
+                               .type = v->x.type};
+}
+
+/* Of x: added up over the parts in f32. */
+static tri_gpu_gemm_args part_input(const vocab_part *v)
+{
+    const int64_t c = v->p->width, rows = v->p->rows;
+    return (tri_gpu_gemm_args){.a = operand(v->slopes, rows * v->width, v->width, 1),
+                               .b = operand(v->w, 0, 1, c),
+                               .c = operand(v->dx, rows * c, c, 1),
+                               .m = (int)rows,
+                               .n = (int)c,
+                               .k = (int)v->width,
+                               .adds = v->first > 0,
+                               .type = v->x.type};
+}
+
+/* Of the weights, for each shard. */
+static tri_gpu_gemm_args part_leaves(const vocab_part *v)
+{
+    const int64_t c = v->p->width, rows = v->p->rows;
+    return (tri_gpu_gemm_args){.a = operand(v->slopes, rows * v->width, 1, v->width),
+                               .b = operand(v->x, rows * c, 1, c),
+                               .c = operand(v->leaves, v->width * c, c, 1),
+                               .m = (int)v->width,
+                               .n = (int)c,
+                               .k = (int)rows,
+                               .type = v->x.type};
+}
+
+/* All shapes of parts: the first, one behind it, the last. */
+static tri_status products_plan(const tri_op_desc *desc, const tri_kernel *kernel, const vocab_plan *p)
+{
+    const tri_op_call nothing = {.shards = 1};
+    const int64_t firsts[] = {0, p->part, (p->words - 1) / p->part * p->part};
+    for (size_t i = 0; i < TRI_COUNT_OF(firsts); i++) {
+        if (firsts[i] >= p->words) {
+            continue;
+        }
+        const vocab_part part = part_make(kernel, &nothing, p, firsts[i]);
+        const tri_gpu_gemm_args logits = part_logits(&part), input = part_input(&part), leaves = part_leaves(&part);
+        TRI_TRY(tri_gpu_product_plan(desc, &logits));
+        TRI_TRY(desc->need_dinput[0] ? tri_gpu_product_plan(desc, &input) : TRI_OK);
+        TRI_TRY(tri_gpu_product_plan(desc, &leaves));
+    }
+    return TRI_OK;
+}
+
 static tri_status vocab_plan_row(const tri_op_desc *desc, tri_kernel *kernel)
 {
+    const vocab_plan p = plan_make(desc);
     kernel->saved_nbytes = desc->op == TRI_OP_VOCAB_LOSS ? (size_t)target_rows(desc) * sizeof(float) : 0;
-    kernel->scratch_nbytes = (size_t)plan_make(desc).total * sizeof(float);
-    TRI_TRY(tri_gpu_width_check(desc, plan_make(desc).part));
-    TRI_TRY(tri_gpu_width_check(desc, plan_make(desc).width));
-    return tri_gpu_plan(desc, kernel);
+    kernel->scratch_nbytes = (size_t)p.total * sizeof(float);
+    TRI_TRY(tri_gpu_width_check(desc, p.part));
+    TRI_TRY(tri_gpu_width_check(desc, p.width));
+    TRI_TRY(tri_gpu_plan(desc, kernel));
+    return products_plan(desc, kernel, &p);
 }
 
-static tri_gpu_operand operand(const void *data, tri_dtype dtype, int64_t shard_stride, int64_t row, int64_t column)
+/* Logits of the words of a part, of all rows. */
+static void make_logits(const tri_kernel *kernel, const tri_op_call *call, const vocab_part *v)
 {
-    return (tri_gpu_operand){
-        .value = tri_gpu_value_make(data, dtype), .shard_stride = shard_stride, .row = row, .column = column};
-}
-
-static void multiply(const tri_kernel *kernel, const tri_op_call *call, tri_gpu_operand a, tri_gpu_operand b,
-                     tri_gpu_operand c, int64_t m, int64_t n, int64_t k, bool adds, int64_t shards)
-{
-    const tri_gpu_value x = tri_gpu_input(kernel, call, 0);
-    const tri_gpu_gemm_args args = {
-        .a = a, .b = b, .c = c, .m = (int)m, .n = (int)n, .k = (int)k, .adds = adds, .type = x.type};
-    tri_gpu_gemm(call, &args, x.type != TRI_GPU_F32, shards);
-}
-
-/* Logits of words first .. first + width, of all rows. */
-static tri_gpu_value make_logits(const tri_kernel *kernel, const tri_op_call *call, const vocab_plan *p, int64_t first,
-                                 int64_t width)
-{
-    float *const logits = (float *)call->scratch + p->logits;
-    const float *const w = (const float *)call->param[0] + first * p->width;
-    multiply(kernel, call, operand(call->input[0], kernel->desc.input_dtype[0], 0, p->width, 1),
-             operand(w, TRI_F32, 0, p->width, 1), operand(logits, TRI_F32, 0, width, 1), p->rows * call->shards, width,
-             p->width, false, 1);
-    return tri_gpu_value_make(logits, TRI_F32);
+    const tri_gpu_gemm_args args = part_logits(v);
+    if (half_count(&kernel->desc, 1) > 0) {
+        const float *const w = (const float *)call->param[0] + v->first * v->p->width;
+        tri_gpu_cast(tri_gpu_queue_of(call->device), v->w, tri_gpu_value_make(w, TRI_F32), v->width * v->p->width);
+    }
+    tri_gpu_gemm(call, &args, call->shards);
 }
 
 /* States of all rows, in scratch, from the words here. */
 static void vocab_states(const tri_kernel *kernel, const tri_op_call *call, const vocab_plan *p)
 {
     for (int64_t first = 0; first < p->words; first += p->part) {
-        const int64_t width = tri_int64_min(p->part, p->words - first);
-        run_state(kernel, call, make_logits(kernel, call, p, first, width), p->first + first, width, p->all,
-                  first == 0);
+        const vocab_part v = part_make(kernel, call, p, first);
+        make_logits(kernel, call, &v);
+        run_state(kernel, call, v.logits, p->first + first, v.width, p->all, first == 0);
     }
 }
 
@@ -190,27 +273,22 @@ static void vocab_forward(const tri_kernel *kernel, const tri_op_call *call)
     run_loss(kernel, call, p.all);
 }
 
-/* Gradients from those of the logits of some words: that of x is added up over the parts in f32. */
-static void vocab_part_back(const tri_kernel *kernel, const tri_op_call *call, const vocab_plan *p, int64_t first,
-                            int64_t width)
+/* Gradients from those of the logits of a part. */
+static void vocab_part_back(const tri_kernel *kernel, const tri_op_call *call, const vocab_part *v)
 {
-    float *const scratch = call->scratch, *const logits = scratch + p->logits, *const leaves = scratch + p->leaves;
-    const float *const w = (const float *)call->param[0] + first * p->width;
+    const int64_t c = v->p->width;
     if (call->dinput[0] != NULL) {
-        multiply(kernel, call, operand(logits, TRI_F32, 0, width, 1), operand(w, TRI_F32, 0, 1, p->width),
-                 operand(scratch + p->dx, TRI_F32, 0, p->width, 1), p->rows * call->shards, p->width, width, first > 0,
-                 1);
+        const tri_gpu_gemm_args args = part_input(v);
+        tri_gpu_gemm(call, &args, call->shards);
     }
     if (tri_call_wants_dparam(call, 0)) {
         float *out[TRI_TREE_MAX_PARTS];
         for (int part = 0; part < call->part_count; part++) {
-            out[part] = call->dparam[0][part] + first * p->width;
+            out[part] = call->dparam[0][part] + v->first * c;
         }
-        multiply(kernel, call, operand(logits, TRI_F32, p->rows * width, 1, width),
-                 operand(call->input[0], kernel->desc.input_dtype[0], p->rows * p->width, 1, p->width),
-                 operand(leaves, TRI_F32, width * p->width, p->width, 1), width, p->width, p->rows, false,
-                 call->shards);
-        tri_gpu_fold(tri_gpu_queue_of(call->device), leaves, width * p->width, width * p->width, call->parts,
+        const tri_gpu_gemm_args args = part_leaves(v);
+        tri_gpu_gemm(call, &args, call->shards);
+        tri_gpu_fold(tri_gpu_queue_of(call->device), v->leaves.data, v->width * c, v->width * c, call->parts,
                      call->part_count, out, 1.0f, kernel->desc.adds);
     }
 }
@@ -219,10 +297,10 @@ static void vocab_slopes(const tri_kernel *kernel, const tri_op_call *call, cons
 {
     const vocab_plan p = plan_make(&kernel->desc);
     for (int64_t first = 0; first < p.words; first += p.part) {
-        const int64_t width = tri_int64_min(p.part, p.words - first);
-        const tri_gpu_value logits = make_logits(kernel, call, &p, first, width);
-        run_slope(kernel, call, log_sums, logits, logits, p.first + first, width, p.all);
-        vocab_part_back(kernel, call, &p, first, width);
+        const vocab_part v = part_make(kernel, call, &p, first);
+        make_logits(kernel, call, &v);
+        run_slope(kernel, call, log_sums, v.slopes, v.logits, p.first + first, v.width, p.all);
+        vocab_part_back(kernel, call, &v);
     }
     if (call->dinput[0] != NULL) {
         tri_gpu_cast(tri_gpu_queue_of(call->device), tri_gpu_dinput(kernel, call, 0),

@@ -224,22 +224,33 @@ static tri_status layout_find(tri_job *job, const tri_job_setup *setup)
 
 const char *tri_job_kernels(const tri_job *job)
 {
-    return job->config.train.kernels == TRI_KERNELS_REFERENCE ? tri_kernels_word(TRI_KERNELS_REFERENCE)
+    return job->config.train.kernels == TRI_KERNELS_REFERENCE ? tri_kernels_of_host(&job->config.train)
                                                               : job->device->ops->kernels;
 }
 
 const char *tri_job_arithmetic(const tri_job *job)
 {
+    if (job->arithmetic[0])
+        return job->arithmetic;
     return job->device->ops->arithmetic ? job->device->ops->arithmetic(job->device) : tri_kernel_arithmetic();
 }
 
 static tri_status device_open(tri_job *job)
 {
+    const tri_kernels kernels = job->config.train.kernels;
     TRI_TRY_IN(tri_device_open(job->config.train.device, &job->device), "train.device");
-    if (job->config.train.kernels == TRI_KERNELS_REFERENCE && job->device->ops->arithmetic)
+    if (kernels == TRI_KERNELS_REFERENCE && job->device->ops->arithmetic)
         return tri_fail(TRI_ECONFIG, "train.kernels: reference is of the CPU, cannot be combined with train.device=%s",
                         job->config.train.device);
-    return TRI_OK;
+    if ((kernels == TRI_KERNELS_CUDA || kernels == TRI_KERNELS_CUDA_OWN) && !job->device->ops->library_open)
+        return tri_fail(TRI_ECONFIG, "train.kernels: %s is of an NVIDIA card, cannot be combined with train.device=%s",
+                        tri_kernels_word(kernels), job->config.train.device);
+    if (kernels == TRI_KERNELS_CUDA_OWN || !job->device->ops->library_open)
+        return TRI_OK;
+    tri_status status = job->device->ops->library_open(job->device);
+    if (status == TRI_EUNSUPPORTED)
+        snprintf(job->no_library, sizeof(job->no_library), "%s", tri_last_error());
+    return status == TRI_EUNSUPPORTED ? TRI_OK : status;
 }
 
 tri_status tri_job_configure(tri_job *job, const tri_job_setup *setup)
@@ -338,6 +349,8 @@ tri_status tri_job_build(tri_job *job, const tri_job_setup *setup)
         status = tri_job_weights_find(job);
     if (status == TRI_OK)
         status = tri_job_check_equal(job);
+    if (status == TRI_OK)
+        status = tri_job_products_meet(job);
     if (status == TRI_OK && resumes && !tri_job_follows(job))
         status = tri_job_resume(job, setup->resume);
     if (status == TRI_OK && job->servers.client)

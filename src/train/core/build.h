@@ -16,6 +16,9 @@ void tri_job_unform(tri_job *job);
 tri_status tri_job_check_equal(tri_job *job);
 /* The same, of a worker that joins, before anything else is done together. */
 tri_status tri_job_check_spec(tri_job *job);
+/* products.c: that all ranks on cards multiply by the same algorithms, and which: a part of tri_job_arithmetic() from
+ * here on; collective. */
+tri_status tri_job_products_meet(tri_job *job);
 /* build.c */
 tri_status tri_job_build(tri_job *job, const tri_job_setup *setup);
 /* Reads and checks the configuration; which shards are this rank's. */

@@ -20,6 +20,11 @@ static const tri_option rows[] = {TRI_TRAIN_OPTIONS(TRI_OPTION_ROW)};
 const tri_option_table tri_train_options =
     TRI_OPTION_TABLE("train", tri_train_config, rows, "batch, length, precision and checks of a run");
 
+const char *tri_kernels_of_host(const tri_train_config *train)
+{
+    return tri_kernels_word(train->kernels == TRI_KERNELS_REFERENCE ? TRI_KERNELS_REFERENCE : TRI_KERNELS_CPU);
+}
+
 tri_dtype tri_precision_dtype(tri_precision precision)
 {
     static const tri_dtype dtypes[] = {

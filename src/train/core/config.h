@@ -41,7 +41,9 @@ TRI_ENUM(tri_on_straggler)
     W(TRI_ISA_MOST_AVX2, "avx2")                                                                                       \
     W(TRI_ISA_MOST_AVX512, "avx512") W(TRI_ISA_MOST_AVX512_BF16, "avx512_bf16") W(TRI_ISA_MOST_AMX, "amx")
 TRI_ENUM(tri_isa_wanted)
-#define tri_kernels_words(W) W(TRI_KERNELS_CPU, "cpu") W(TRI_KERNELS_REFERENCE, "reference")
+#define tri_kernels_words(W)                                                                                           \
+    W(TRI_KERNELS_CPU, "cpu")                                                                                          \
+    W(TRI_KERNELS_REFERENCE, "reference") W(TRI_KERNELS_CUDA, "cuda") W(TRI_KERNELS_CUDA_OWN, "cuda_own")
 TRI_ENUM(tri_kernels)
 
 #define TRI_TRAIN_OPTIONS(X)                                                                                           \
@@ -94,7 +96,9 @@ TRI_ENUM(tri_kernels)
       "where to train: auto (the CPU) or cpu; cuda or cuda:N: an NVIDIA card, not tried on one yet; fake: the CPU's "  \
       "kernels in memory that the host cannot touch, for tests")                                                       \
     X(ENUM, kernels, "cpu", 0, 0, tri_kernels,                                                                         \
-      "cpu: the fast kernels of train.device; reference: slow and simple ones of the CPU")                             \
+      "cpu: the fast kernels of train.device; reference: slow and simple ones of the CPU; cuda: those of a card, "     \
+      "with "                                                                                                          \
+      "cublasLt for matrix products where it is; cuda_own: without it, so the bits do not depend on its version")      \
     X(INT, eval_every, "1", 0, 1e9, NULL, "epochs between evaluations on the test set; 0: only at the end")            \
     X(INT, eval_every_steps, "0", 0, 1e15, NULL,                                                                       \
       "steps between evaluations, instead of train.eval_every; 0: train.eval_every counts")                            \
@@ -113,6 +117,8 @@ typedef struct tri_train_config {
 } tri_train_config;
 extern const tri_option_table tri_train_options; /* section "train" */
 tri_dtype tri_precision_dtype(tri_precision precision);
+/* The kind of tri_kernel_plan() on the host, whatever the device is. */
+const char *tri_kernels_of_host(const tri_train_config *train);
 
 /* All there is besides `model:`, in the order of print and help: X(NAME, rows that decide the bits) stands for a member
  * NAME of type tri_NAME_config with the table tri_NAME_options. The second is a predicate of config.c. Two that share a

@@ -266,6 +266,8 @@ struct tri_job {
     void **states; /* of the features (features.h) */
     uint64_t config_hash;
     char bits[128];
+    char arithmetic[128]; /* of a card, with the algorithms of all ranks; "": not known yet (products.c) */
+    char no_library[160]; /* why none multiplies; "": none was wanted, or one does */
     tri_metrics *metrics; /* rank 0 with a run folder, else NULL */
     tri_console *console; /* rank 0 with console, else NULL */
     bool result_printed;  /* the run's last lines, by this process */

@@ -54,7 +54,7 @@ static tri_status setup_fill(const tri_layout_setup *given, const tri_dataset *d
                               .given = given->given,
                               .sample = dataset->info.sample,
                               .classes = dataset->info.classes,
-                              .kernels = tri_kernels_word(config->train.kernels),
+                              .kernels = tri_kernels_of_host(&config->train),
                               .precision = tri_precision_dtype(config->train.precision),
                               .tensor_parts = (int)config->parallel.tensor_parts,
                               .sequence = config->parallel.sequence,

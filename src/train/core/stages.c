@@ -56,7 +56,7 @@ static tri_status cut_by_cost(tri_job *job, const tri_model *model, const tri_gr
     int count = job->mesh.pipeline * (int)job->config.parallel.chunks;
     bool measured = job->config.parallel.cut == TRI_CUT_MEASURED;
     tri_graph_config host = *graph; /* sections are measured there, whatever the device is */
-    host.kind = tri_kernels_word(job->config.train.kernels);
+    host.kind = tri_kernels_of_host(&job->config.train);
     if (measured && job->rank == 0)
         TRI_TRY(tri_sections_measure(model, &host, MEASURE_S, sections));
     TRI_TRY(tri_stages_choose(sections, job->mesh.pipeline, (int)job->config.parallel.chunks, stages));

@@ -194,6 +194,7 @@ tri_status tri_job_form(tri_job *job, tri_comm *comm, const tri_job_generation *
     TRI_TRY(ranks_take(job, comm));
     TRI_TRY(job->assignment.on ? tri_job_assignment_build(job) : store_renew(job));
     TRI_TRY(tri_job_build_graph(job));
+    TRI_TRY(tri_job_products_meet(job));
     TRI_TRY(tri_features_plan(job, NULL, &job->info));
     TRI_TRY(tri_job_form_moves(job));
     TRI_TRY(tri_job_shard_maps_open(job));

@@ -1,0 +1,322 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * product.c: who multiplies: the probe of a library's algorithms, and the choices so far, one for each shape.
+ *
+ * The choices are few and are searched from the start at each call.
+ */
+#include "kernel/gpu/product.h"
+
+#include "base/rng.h"
+#include "base/status.h"
+#include "device/cuda/cublaslt.h"
+
+#define MOST_ALGORITHMS 8
+#define NOISE           INT64_C(262147) /* elements of it, a prime: shards that it repeats in differ */
+
+static const int64_t types[] = {
+    [TRI_GPU_F32] = CUBLASLT_F32, [TRI_GPU_BF16] = CUBLASLT_BF16, [TRI_GPU_F16] = CUBLASLT_F16};
+
+static tri_cublaslt *library_of(const tri_device *device)
+{
+    return device != NULL && device->ops->library_open != NULL ? tri_gpu_queue_of(device)->library : NULL;
+}
+
+/* A factor of `rows` rows of k elements: which of them are neighbours, and the step between the others; false: none
+ * are.
+ */
+static bool factor_make(const tri_gpu_operand *o, int64_t rows, int64_t k, int64_t *along, int64_t *step)
+{
+    *along = o->column == 1 && (o->row >= k || rows == 1);
+    const int64_t inner = *along ? k : rows, given = *along ? o->row : o->column;
+    *step = tri_int64_max(inner, given);
+    return o->source == TRI_GPU_PLAIN && (*along || (o->row == 1 && (given >= inner || k == 1)));
+}
+
+/* What a library can be asked for: dense rows, both factors of one type, c of that or f32. */
+static bool product_make(const tri_gpu_gemm_args *args, tri_gpu_product *out)
+{
+    const tri_gpu_operand *a = &args->a, *b = &args->b, *c = &args->c;
+    *out = (tri_gpu_product){.m = args->m,
+                             .n = args->n,
+                             .k = args->k,
+                             .type = types[a->value.type],
+                             .c_type = types[c->value.type],
+                             .a_stride = a->shard_stride,
+                             .b_stride = b->shard_stride,
+                             .adds = args->adds};
+    return factor_make(a, args->m, args->k, &out->a_along, &out->a_step) &&
+           factor_make(b, args->n, args->k, &out->b_along, &out->b_step) && args->groups <= 1 &&
+           a->value.type == b->value.type && (c->value.type == a->value.type || c->value.type == TRI_GPU_F32) &&
+           c->column == 1 && c->row == args->n && c->shard_stride == (int64_t)args->m * args->n &&
+           (!args->adds || c->value.type == TRI_GPU_F32);
+}
+
+static tri_product_choice *choice_find(const tri_cublaslt *library, const tri_gpu_product *product)
+{
+    for (int i = 0; i < library->choice_count; i++) {
+        if (memcmp(&library->choices[i].product, product, sizeof *product) == 0) {
+            return &library->choices[i];
+        }
+    }
+    return NULL;
+}
+
+/* --- the probe --- */
+
+/* Arrays of TRI_PRODUCT_BATCH shards. */
+typedef struct probe {
+    const tri_device *device;
+    const tri_gpu_product *product;
+    tri_gpu_value a, b, c, other; /* other: of shards in another batch; or what c should be */
+    int64_t a_count, b_count, c_count;
+    int32_t *blocks; /* of the device: elements that differ */
+    int32_t *counts; /* the same on the host */
+} probe;
+
+/* Elements of a factor with `rows` rows along i or j. */
+static int64_t factor_count(int64_t rows, int64_t k, bool along, int64_t step, int64_t stride)
+{
+    const int64_t one = along ? (rows - 1) * step + k : (k - 1) * step + rows;
+    return stride * (TRI_PRODUCT_BATCH - 1) + one;
+}
+
+static int64_t value_nbytes(const tri_gpu_value *value)
+{
+    return value->type == TRI_GPU_F32 ? 4 : 2;
+}
+
+static int gpu_type_of(int64_t type)
+{
+    return type == CUBLASLT_F32 ? TRI_GPU_F32 : type == CUBLASLT_BF16 ? TRI_GPU_BF16 : TRI_GPU_F16;
+}
+
+static tri_status value_alloc(const probe *p, int64_t type, int64_t count, tri_gpu_value *out)
+{
+    out->type = gpu_type_of(type);
+    out->data = tri_device_alloc(p->device, (size_t)(count * value_nbytes(out)));
+    return out->data != NULL ? TRI_OK : TRI_ENOMEM;
+}
+
+static void *moved(const tri_gpu_value *value, int64_t elements)
+{
+    return (char *)value->data + elements * value_nbytes(value);
+}
+
+static int64_t differs_blocks(const probe *p)
+{
+    return tri_int64_ceil(p->c_count * value_nbytes(&p->c) / 2, (int64_t)TRI_GPU_THREADS * TRI_GPU_DIFFERS);
+}
+
+static tri_status probe_open(probe *p)
+{
+    const tri_gpu_product *x = p->product;
+    p->a_count = factor_count(x->m, x->k, x->a_along, x->a_step, x->a_stride);
+    p->b_count = factor_count(x->n, x->k, x->b_along, x->b_step, x->b_stride);
+    p->c_count = TRI_PRODUCT_BATCH * x->m * x->n;
+    TRI_TRY(value_alloc(p, x->type, p->a_count, &p->a));
+    TRI_TRY(value_alloc(p, x->type, p->b_count, &p->b));
+    TRI_TRY(value_alloc(p, x->c_type, p->c_count, &p->c));
+    TRI_TRY(value_alloc(p, x->c_type, p->c_count, &p->other));
+    p->blocks = tri_device_alloc(p->device, (size_t)differs_blocks(p) * sizeof(int32_t));
+    p->counts = tri_alloc((size_t)differs_blocks(p) * sizeof(int32_t));
+    return p->blocks != NULL && p->counts != NULL ? TRI_OK : TRI_ENOMEM;
+}
+
+static void probe_close(probe *p)
+{
+    tri_free(p->counts);
+    tri_device_free(p->device, p->blocks);
+    tri_device_free(p->device, p->other.data);
+    tri_device_free(p->device, p->c.data);
+    tri_device_free(p->device, p->b.data);
+    tri_device_free(p->device, p->a.data);
+}
+
+/* out[0, count) = the elements of [0, filled), again and again. */
+static void repeat(const probe *p, const tri_gpu_value *out, int64_t filled, int64_t count)
+{
+    for (int64_t now = filled; now < count; now *= 2) {
+        const int64_t more = tri_int64_min(now, count - now);
+        tri_device_copy(p->device, moved(out, now), out->data, (size_t)(more * value_nbytes(out)));
+    }
+}
+
+/* The first elements, in f32, of the host: those of the others follow from them. */
+static tri_status fill_from(const probe *p, const tri_gpu_value *out, int64_t count, const float *first, int64_t filled)
+{
+    float *const there = tri_device_alloc(p->device, (size_t)filled * sizeof(float));
+    if (there == NULL) {
+        return TRI_ENOMEM;
+    }
+    tri_device_from_host(p->device, there, first, (size_t)filled * sizeof(float));
+    tri_gpu_cast(tri_gpu_queue_of(p->device), *out, tri_gpu_value_make(there, TRI_F32), filled);
+    tri_device_free(p->device, there);
+    repeat(p, out, filled, count);
+    return TRI_OK;
+}
+
+static tri_status fill_value(const probe *p, const tri_gpu_value *out, int64_t count, float value)
+{
+    return fill_from(p, out, count, &value, 1);
+}
+
+static tri_status fill_noise(const probe *p, const tri_gpu_value *out, int64_t count, uint64_t seed)
+{
+    const int64_t filled = tri_int64_min(count, NOISE);
+    float *const noise = tri_alloc((size_t)filled * sizeof(float));
+    if (noise == NULL) {
+        return TRI_ENOMEM;
+    }
+    tri_rng_fill_uniform((tri_rng){seed, tri_rng_stream("probe", 0, 0)}, 0, (uint64_t)filled, noise);
+    for (int64_t i = 0; i < filled; i++) {
+        noise[i] = 2 * noise[i] - 1;
+    }
+    const tri_status status = fill_from(p, out, count, noise, filled);
+    tri_free(noise);
+    return status;
+}
+
+static bool is_equal(const probe *p)
+{
+    const tri_gpu_differs_args args = {
+        .a = p->c.data, .b = p->other.data, .count = p->c_count * value_nbytes(&p->c) / 2, .blocks = p->blocks};
+    const int64_t blocks = differs_blocks(p);
+    int64_t sum = 0;
+    tri_gpu_run(tri_gpu_queue_of(p->device), tri_gpu_kernel_differs, blocks, 1, 1, TRI_GPU_THREADS, &args, sizeof args);
+    tri_device_to_host(p->device, p->counts, p->blocks, (size_t)blocks * sizeof(int32_t));
+    for (int64_t i = 0; i < blocks; i++) {
+        sum += p->counts[i];
+    }
+    return sum == 0;
+}
+
+/* Shards [first, first + count) in one batch. */
+static tri_status multiply(const probe *p, const tri_product_choice *choice, const tri_gpu_algorithm *algorithm,
+                           const tri_gpu_value *c, int first, int count)
+{
+    const tri_gpu_product *x = p->product;
+    return tri_cublaslt_multiply(library_of(p->device), choice->plan, algorithm, count,
+                                 moved(&p->a, first * x->a_stride), moved(&p->b, first * x->b_stride),
+                                 moved(c, first * x->m * x->n));
+}
+
+/* All shards in batches of `each`, and the rest in one: the same bytes as all in one batch. */
+static tri_status batch_check(const probe *p, const tri_product_choice *choice, const tri_gpu_algorithm *algorithm,
+                              int each, bool *good)
+{
+    TRI_TRY(fill_value(p, &p->other, p->c_count, 0.5f));
+    for (int first = 0; first < TRI_PRODUCT_BATCH; first += each) {
+        const int rest = TRI_PRODUCT_BATCH - first;
+        TRI_TRY(multiply(p, choice, algorithm, &p->other, first, rest < each ? rest : each));
+    }
+    *good = is_equal(p);
+    return TRI_OK;
+}
+
+static tri_status noise_check(const probe *p, const tri_product_choice *choice, const tri_gpu_algorithm *algorithm,
+                              bool *good)
+{
+    static const int batches[] = {1, 2, 3, 4, 5};
+    TRI_TRY(fill_noise(p, &p->a, p->a_count, 1));
+    TRI_TRY(fill_noise(p, &p->b, p->b_count, 2));
+    TRI_TRY(fill_value(p, &p->c, p->c_count, 0.5f));
+    TRI_TRY(multiply(p, choice, algorithm, &p->c, 0, TRI_PRODUCT_BATCH));
+    for (size_t i = 0; i < TRI_COUNT_OF(batches) && *good; i++) {
+        TRI_TRY(batch_check(p, choice, algorithm, batches[i], good));
+    }
+    return TRI_OK;
+}
+
+/* k ones are k, rounded once. */
+static tri_status ones_check(const probe *p, const tri_product_choice *choice, const tri_gpu_algorithm *algorithm,
+                             bool *good)
+{
+    TRI_TRY(fill_value(p, &p->a, p->a_count, 1));
+    TRI_TRY(fill_value(p, &p->b, p->b_count, 1));
+    TRI_TRY(fill_value(p, &p->c, p->c_count, 1));
+    TRI_TRY(fill_value(p, &p->other, p->c_count, (float)(p->product->k + p->product->adds)));
+    TRI_TRY(multiply(p, choice, algorithm, &p->c, 0, TRI_PRODUCT_BATCH));
+    *good = is_equal(p);
+    return TRI_OK;
+}
+
+/* An algorithm that refuses is not fit. */
+static tri_status algorithm_check(const probe *p, const tri_product_choice *choice, const tri_gpu_algorithm *algorithm,
+                                  bool *good)
+{
+    *good = true;
+    tri_status status = ones_check(p, choice, algorithm, good);
+    if (status == TRI_OK && *good) {
+        status = noise_check(p, choice, algorithm, good);
+    }
+    if (status == TRI_EUNSUPPORTED) {
+        *good = false;
+        return TRI_OK;
+    }
+    return status;
+}
+
+static tri_status choose(const tri_device *device, tri_product_choice *choice)
+{
+    tri_gpu_algorithm found[MOST_ALGORITHMS];
+    probe p = {.device = device, .product = &choice->product};
+    const int count = tri_cublaslt_find(library_of(device), choice->plan, false, found, MOST_ALGORITHMS);
+    tri_status status = count > 0 ? probe_open(&p) : TRI_OK;
+    choice->own = true;
+    for (int i = 0; i < count && choice->own && status == TRI_OK; i++) {
+        bool good = false;
+        status = algorithm_check(&p, choice, &found[i], &good);
+        choice->own = !good;
+        choice->refused += !good;
+        choice->algorithm = found[i];
+    }
+    probe_close(&p);
+    return status;
+}
+
+/* --- plans and runs --- */
+
+tri_status tri_gpu_product_plan(const tri_op_desc *desc, const tri_gpu_gemm_args *args)
+{
+    tri_product_choice choice = {.own = true};
+    tri_cublaslt *const library = library_of(desc->device);
+    if (library == NULL || !product_make(args, &choice.product) || choice_find(library, &choice.product) != NULL) {
+        return TRI_OK;
+    }
+    tri_product_choice *const more =
+        tri_realloc(library->choices, (size_t)(library->choice_count + 1) * sizeof(choice));
+    if (more == NULL) {
+        return TRI_ENOMEM;
+    }
+    library->choices = more;
+    tri_status status = tri_cublaslt_plan_create(library, &choice.product, &choice.plan);
+    if (status == TRI_OK) {
+        status = choose(desc->device, &choice);
+    }
+    if (status != TRI_OK && status != TRI_EUNSUPPORTED) {
+        tri_cublaslt_plan_destroy(library, choice.plan);
+        return status;
+    }
+    library->choices[library->choice_count++] = choice;
+    return TRI_OK;
+}
+
+bool tri_gpu_product_run(const tri_op_call *call, const tri_gpu_gemm_args *args, int64_t shards)
+{
+    tri_gpu_product product;
+    tri_gpu_queue *const queue = tri_gpu_queue_of(call->device);
+    if (queue->library == NULL || !product_make(args, &product)) {
+        return false;
+    }
+    const tri_product_choice *choice = choice_find(queue->library, &product);
+    if (choice == NULL || choice->own) {
+        return false;
+    }
+    for (int64_t first = 0; first < shards && queue->status == TRI_OK; first += TRI_PRODUCT_BATCH) {
+        queue->status = tri_cublaslt_multiply(
+            queue->library, choice->plan, &choice->algorithm, (int)tri_int64_min(TRI_PRODUCT_BATCH, shards - first),
+            moved(&args->a.value, first * product.a_stride), moved(&args->b.value, first * product.b_stride),
+            moved(&args->c.value, first * product.m * product.n));
+    }
+    return true;
+}

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * product.h: products that a library of the card multiplies (device/cuda/cublaslt.h), where one is open.
+ *
+ * Which algorithm is decided when an op is planned, from the shape of one shard alone: the first one of the library's
+ * list that the probe accepts. It cuts no sum over k, gives a shard the same bytes alone and among others, and leaves
+ * out no term. Where there is none, our own kernel multiplies.
+ */
+#ifndef TRI_KERNEL_GPU_PRODUCT_H
+#define TRI_KERNEL_GPU_PRODUCT_H
+
+#include "kernel/gpu/rows.h"
+
+/* While an op is planned: decides who multiplies; of args only shapes, strides and types are read. Does nothing without
+ * a library. TRI_ENOMEM: the card has no room for the probe. */
+tri_status tri_gpu_product_plan(const tri_op_desc *desc, const tri_gpu_gemm_args *args);
+/* Multiplies `shards` products by the library, without bias and relu; false: our own kernel has to. */
+bool tri_gpu_product_run(const tri_op_call *call, const tri_gpu_gemm_args *args, int64_t shards);
+
+#endif

@@ -1,0 +1,57 @@
+#!/usr/bin/env python3
+"""Training with matrix products by the fake cublasLt, and without: what a run says, and what ranks and resumed runs refuse.
+
+usage: products.py TRIREME; LD_LIBRARY_PATH has the fake libcuda.so.1 and cublasLt.
+"""
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+TRIREME = str(pathlib.Path(sys.argv.pop(1)).resolve())
+MLP = ["model.name=mlp", "model.hidden=[16]", "data.name=synthetic", "data.synthetic_count=32", "train.batch=16", "train.epochs=2",
+       "train.threads=1", "train.eval_every=0"]
+
+
+class Products(unittest.TestCase):
+    def setUp(self):
+        scratch = tempfile.TemporaryDirectory()
+        self.addCleanup(scratch.cleanup)
+        self.folder = scratch.name
+        pathlib.Path(self.folder, "run.yaml").write_text("{}\n")
+
+    def train(self, *words, faults="", code=0):
+        done = subprocess.run([TRIREME, "train", *words, "train.device=cuda"], cwd=self.folder, text=True, timeout=60,
+                              env={**os.environ, "FAKE_CUBLASLT": faults, "OMP_NUM_THREADS": "1"}, stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT)
+        self.assertEqual(done.returncode, code, done.stdout)
+        return done.stdout
+
+    def test_a_run_says_who_multiplies_and_resumed_by_another_library_it_warns(self):
+        said = self.train("run.yaml", "--out", "run", *MLP, "train.steps=2", faults="batch")
+        self.assertIn("matrix products: 5 by cublasLt 13.1.0, 0 by our own kernels; 5 algorithms are not used", said)
+        self.assertNotIn("other kernels", self.train("--resume", "run", "-n", "2", "parallel.pipeline=2", "train.steps=3"))
+        said = self.train("--resume", "run", "parallel.pipeline=1", "train.steps=0", faults="old")
+        self.assertRegex(said, r"made with other kernels \(cuda emulated, compute capability 9.0, cublasLt 13.1.0, algorithms "
+                               r"[0-9a-f]{8}\) than these \(.*cublasLt 12.9.1, ")
+
+    def test_algorithms_that_all_fail_leave_our_own_kernels(self):
+        said = self.train("run.yaml", *MLP, faults="tail,only")
+        self.assertIn("matrix products: 0 by cublasLt 13.1.0, 5 by our own kernels; 5 algorithms are not used", said)
+        self.assertIn("matrix products: by our own kernels: cublasLt 13.1.0 cannot start: error 1",
+                      self.train("run.yaml", *MLP, faults="no_start"))
+
+    def test_ranks_of_two_kinds_are_refused(self):
+        said = self.train("run.yaml", "-n", "2", *MLP, faults="old1", code=1)
+        self.assertIn("error: rank 1 has another card or library than rank 0", said)
+        said = self.train("run.yaml", "-n", "2", *MLP, faults="other1", code=1)
+        self.assertIn("error: two ranks multiply a product of the model by different algorithms of cublasLt 13.1.0: want cards "
+                      "of one kind, or train.kernels=cuda_own", said)
+        said = self.train("run.yaml", "-n", "2", *MLP, "train.kernels=cuda_own", faults="old1")
+        self.assertIn("matrix products: by our own kernels\n", said)
+
+
+if __name__ == "__main__":
+    unittest.main()
