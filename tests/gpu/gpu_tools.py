@@ -42,6 +42,12 @@ class Tools(unittest.TestCase):
         self.assertIn("| 0 | facts | failed | 0 | the driver finds no NVIDIA card |", (self.folder / "gpu_check.md").read_text())
         self.assertIn("there is no cublasLt", done.stdout)
 
+    def test_pytorch_stands_beside_or_is_not_available(self):
+        done = run(TOOLS / "gpu_check", "--fake", "--build", BUILD, "pytorch", folder=self.folder)
+        self.assertEqual(done.returncode, 0, done.stdout)
+        self.assertRegex((self.folder / "gpu_check.md").read_text(),
+                         r"\| 7 \| pytorch \| (passed|not available) \| \d+ \| tiny trireme [\d,]+/s; tiny eager ")
+
     def test_bad_words_and_bundles_that_are_too_large_are_refused(self):
         done = run(TOOLS / "gpu_check", "--build", BUILD, "speed", folder=self.folder)
         self.assertEqual(done.returncode, 2)
