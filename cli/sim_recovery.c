@@ -24,7 +24,7 @@ static const tri_flag flags[] = {
     {"--first", "S", "the first of them (default 1)", &given.first},
     {"--steps", "N", "of each run (default 20)", &given.steps},
     {"--faults", "N", "of each run (default 12)", &given.faults},
-    {"--kinds", "LIST", "of faults, such as kill,delay,loss (default: all of them, docs/measuring.md)", &given.kinds},
+    {"--kinds", "LIST", "of faults, such as kill,delay,loss (default: all of them, below)", &given.kinds},
     {"--flips", "N", "bits of parts of the state, and of their mirrors, that flip (default 0)", &given.flips},
     {"--layout", "NAME", "data (default), zero1, zero2, zero3, stages, tensor, mesh; all: by the seed", &given.layout},
     {"--spares", "N", "workers that wait beside them (default 0)", &given.spares},
@@ -219,10 +219,15 @@ static tri_status end_tell(const recovery *all)
 int sim_recovery(int argc, char **argv)
 {
     recovery all = {0};
+    const char *name, *does;
     int count = 0;
     tri_status status = tri_flags_parse(&command, flags, TRI_COUNT_OF(flags), argc, argv, &count);
-    if (status == TRI_ECANCELED)
+    if (status == TRI_ECANCELED) {
+        puts("\nKinds of faults, each of a worker:\n");
+        for (int i = 0; (name = fleet_kind_next(&i, &does)) != NULL;)
+            printf("  %-11s  %s\n", name, does);
         return 0;
+    }
     if (status == TRI_OK && count > 0)
         status = tri_fail(TRI_ECONFIG, "sim recovery: want flags alone, found '%s'", argv[0]);
     if (status == TRI_OK)

@@ -237,12 +237,28 @@ static void fault_disk(fleet *all, fleet_worker *worker)
 static const struct {
     const char *name;
     void (*make)(fleet *all, fleet_worker *worker);
-} faults[] = {{"kill", fault_kill},       {"kill", fault_kill},           {"kill", fault_kill},
-              {"request", fault_request}, {"stop", fault_stop},           {"stop", fault_stop},
-              {"cut", fault_cut},         {"leave", fault_leave},         {"join", fault_join},
-              {"delay", fault_delay},     {"loss", fault_loss},           {"slow", fault_slow},
-              {"clock", fault_clock},     {"damage", fault_damage},       {"full-disk", fault_disk},
-              {"misfit", fault_misfit},   {"partition", fault_partition}, {"unreachable", fault_unreachable}};
+    const char *does; /* NULL: as the row above */
+} faults[] = {
+    {"kill", fault_kill, "it is killed, sometimes with others"},
+    {"kill", fault_kill, NULL},
+    {"kill", fault_kill, NULL},
+    {"request", fault_request, "it is killed during a request that changes the store"},
+    {"stop", fault_stop, "it stands still for up to 2 s"},
+    {"stop", fault_stop, NULL},
+    {"cut", fault_cut, "nothing passes between it and some others for up to 3 s"},
+    {"leave", fault_leave, "SIGTERM"},
+    {"join", fault_join, "another worker comes"},
+    {"delay", fault_delay, "its messages are late by 0.5 to 25 ms"},
+    {"loss", fault_loss, "1 to 10 % of its packets are sent again"},
+    {"slow", fault_slow, "for up to 3 s it has a fifth of its processor"},
+    {"clock", fault_clock, "its wall clock is wrong by up to two hours"},
+    {"damage", fault_damage, "a bit of the header of its next frame flips: the link is lost"},
+    {"full-disk", fault_disk,
+     "its writes fail for up to 3 s; every other seed has a folder with checkpoints and a ledger"},
+    {"misfit", fault_misfit, "a newcomer with another configuration comes, and must be refused alone"},
+    {"partition", fault_partition, "nothing passes between it and one other for 1 to 6 s"},
+    {"unreachable", fault_unreachable, "a newcomer reaches the store and no worker for 1 to 10 s"},
+};
 
 _Static_assert(TRI_COUNT_OF(faults) <= 8 * sizeof((fleet_config){0}.kinds), "a bit for each");
 
@@ -273,6 +289,16 @@ static uint64_t kind_find(const char *name, size_t nbytes)
     return bits;
 }
 
+const char *fleet_kind_next(int *index, const char **does)
+{
+    while (*index < (int)TRI_COUNT_OF(faults) && !faults[*index].does)
+        ++*index;
+    if (*index == (int)TRI_COUNT_OF(faults))
+        return NULL;
+    *does = faults[*index].does;
+    return faults[(*index)++].name;
+}
+
 bool fleet_kinds_has(uint64_t kinds, const char *name)
 {
     return (kinds & kind_find(name, strlen(name))) != 0;
@@ -282,7 +308,7 @@ static tri_status kinds_refuse(const char *name, size_t nbytes)
 {
     char words[256] = "";
     for (size_t i = 0; i < TRI_COUNT_OF(faults); i++)
-        if (i == 0 || faults[i].make != faults[i - 1].make)
+        if (faults[i].does)
             snprintf(words + strlen(words), sizeof(words) - strlen(words), "%s%s", i ? ", " : "", faults[i].name);
     return tri_fail(TRI_ECONFIG, "--kinds wants a list of %s, found '%.*s'", words, (int)nbytes, name);
 }

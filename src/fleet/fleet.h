@@ -164,6 +164,8 @@ int fleet_spares_of(const fleet *all);
 void fleet_faults_make(fleet *all, int64_t now_ns);
 /* Of one with a slow processor. */
 void fleet_slow_turn(fleet_worker *worker, int64_t now_ns);
+/* The name of the next kind of fault, from *index 0 on, and what it does; NULL: there are no more. */
+const char *fleet_kind_next(int *index, const char **does);
 /* Names with commas between them; NULL: all. */
 tri_status fleet_kinds_read(const char *text, uint64_t *kinds);
 /* The folder of the run, if it has one. */

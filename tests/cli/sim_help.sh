@@ -1,1 +1,2 @@
 trireme sim --help
+trireme sim recovery --help
