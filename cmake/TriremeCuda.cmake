@@ -15,7 +15,7 @@ endif()
 if(TRI_CUDA AND NOT TRI_SANITIZE AND TRI_NVCC)
   set(TRI_CUDA_IMAGE ${CMAKE_BINARY_DIR}/cuda/kernels.fatbin CACHE INTERNAL "")
   set(source ${CMAKE_SOURCE_DIR}/src/kernel/gpu)
-  file(GLOB parts CONFIGURE_DEPENDS ${source}/*.cu ${source}/gpu.h ${source}/math.h ${source}/philox.h ${source}/args.h)
+  file(GLOB parts CONFIGURE_DEPENDS ${source}/*.cu ${source}/gpu.h ${source}/attention.h ${source}/gemm.h ${source}/math.h ${source}/philox.h ${source}/args.h)
   file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/cuda)
   add_custom_command(OUTPUT ${TRI_CUDA_IMAGE}
     COMMAND ${CMAKE_SOURCE_DIR}/cmake/compile_kernels ${TRI_NVCC} ${TRI_CUDA_IMAGE} ${source}/kernels.cu ${CMAKE_SOURCE_DIR}/src

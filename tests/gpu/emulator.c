@@ -281,6 +281,15 @@ void *gpu_shared(size_t nbytes)
     return e.shared;
 }
 
+const void *gpu_aligned(const void *place)
+{
+    if ((uintptr_t)place % 16 != 0) {
+        refuse("want a multiple of 16 as the place of 16 bytes");
+        leave(false);
+    }
+    return place;
+}
+
 static void thread_main(void)
 {
     tri_context_entered();

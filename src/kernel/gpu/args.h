@@ -64,10 +64,17 @@
     X(relu_cut)      /* dy = 0 where y is not above 0 */                                                               \
     X(gemm)          /* products in f32: tiles of 64 x 64 along x and y, batch along z */                              \
     X(gemm_half)     /* the same by tensor cores */                                                                    \
+    X(gemm_wide)     /* the same in tiles of 128 x 128 */                                                              \
     X(attention)     /* 32 queries of a head: tiles x, heads y, samples z */                                           \
     X(attention_dot) /* dy y of each query and head: a warp each */                                                    \
     X(attention_dq)  /* gradient of 32 queries */                                                                      \
-    X(attention_dkv) /* gradients of 32 keys and values */
+    X(attention_dkv) /* gradients of 32 keys and values */                                                             \
+    X(attention_64)  /* by tensor cores, heads of at most 64 elements: 64 queries of a head */                         \
+    X(attention_128) /* of at most 128 */                                                                              \
+    X(attention_dq_64)                                                                                                 \
+    X(attention_dq_128)                                                                                                \
+    X(attention_dkv_64)                                                                                                \
+    X(attention_dkv_128)
 
 #define TRI_GPU_KERNEL_ENUM(name) tri_gpu_kernel_##name,
 typedef enum tri_gpu_kernel { TRI_GPU_KERNELS(TRI_GPU_KERNEL_ENUM) TRI_GPU_KERNEL_COUNT } tri_gpu_kernel;
@@ -261,6 +268,7 @@ typedef struct tri_gpu_words_sum_args {
 
 #define TRI_GPU_MOST_BLOCKS 65535 /* of a grid along y, and along z */
 #define TRI_GPU_TILE        64    /* rows and columns of a product that one block computes */
+#define TRI_GPU_WIDE        128   /* the same of gemm_wide */
 #define TRI_GPU_CHUNK       128   /* rows of one partial sum of columns */
 enum {
     TRI_GPU_SUM,         /* g */
@@ -461,9 +469,10 @@ typedef struct tri_gpu_gemm_args {
     const float *bias; /* NULL, or [groups][n] */
     tri_gpu_window w;  /* of a convolution */
 } tri_gpu_gemm_args;
-typedef tri_gpu_gemm_args tri_gpu_gemm_half_args;
+typedef tri_gpu_gemm_args tri_gpu_gemm_half_args, tri_gpu_gemm_wide_args;
 
-#define TRI_GPU_QUERIES 32 /* of a tile; as many keys */
+#define TRI_GPU_QUERIES      32 /* of a tile; as many keys */
+#define TRI_GPU_QUERIES_HALF 64 /* of a tile of tensor cores */
 
 /* x [samples length][stride]: queries, keys, values; lse [samples length][queries]. */
 typedef struct tri_gpu_attention_args {
@@ -478,6 +487,7 @@ typedef struct tri_gpu_attention_args {
     int64_t samples, heads, first_head; /* of a shard; of a layer */
     int64_t first_sample[TRI_GPU_SHARDS];
 } tri_gpu_attention_args;
+typedef tri_gpu_attention_args tri_gpu_attention_64_args, tri_gpu_attention_128_args;
 
 /* dot [samples length][queries] = dy y */
 typedef struct tri_gpu_attention_dot_args {
@@ -492,5 +502,7 @@ typedef struct tri_gpu_attention_dq_args {
     const float *dot;
 } tri_gpu_attention_dq_args;
 typedef tri_gpu_attention_dq_args tri_gpu_attention_dkv_args;
+typedef tri_gpu_attention_dq_args tri_gpu_attention_dq_64_args, tri_gpu_attention_dq_128_args;
+typedef tri_gpu_attention_dq_args tri_gpu_attention_dkv_64_args, tri_gpu_attention_dkv_128_args;
 
 #endif

@@ -6,8 +6,7 @@
  * A block has 32 rows; 8 threads share a row: they have every 8th key of a tile, and every 8th element of the result.
  * T length, D width; grid: tiles of rows, heads, samples of all shards.
  */
-#include "kernel/gpu/math.h"
-#include "kernel/gpu/philox.h"
+#include "kernel/gpu/attention.h"
 
 #define ROWS   TRI_GPU_QUERIES
 #define FEW    16                 /* rows of the other side, backward */
@@ -31,17 +30,6 @@ GPU_FN float attention_product(const float *x, const float *y, int64_t width)
         sum = gpu_fma(x[c], y[c], sum);
     }
     return sum;
-}
-
-/* What the weight of key u for query t is multiplied with. */
-GPU_FN float attention_keep(const tri_gpu_attention_args *a, int64_t sample, int64_t head, int64_t t, int64_t u)
-{
-    if (!a->drops || t >= a->length || u >= a->length) {
-        return 1.0f;
-    }
-    const int64_t number = a->first_sample[sample / a->samples] + sample % a->samples;
-    const int64_t row = (number * a->heads + a->first_head + head) * a->length + t;
-    return gpu_uniform(a->seed, a->stream, (uint64_t)(row * a->length + u)) >= a->rate ? a->keep : 0.0f;
 }
 
 /* mine[j] += weight[i] tile[i][part + 8 j] over i */
@@ -87,12 +75,6 @@ GPU_FN float attention_row_max(float v)
 typedef struct attention_tiles {
     float q[ROWS * STRIDE], kv[ROWS * STRIDE], p[ROWS * (ROWS + 1)];
 } attention_tiles;
-
-/* Offset of a head's keys and values in a row. */
-GPU_FN int64_t attention_key(const tri_gpu_attention_args *a, int64_t head)
-{
-    return (a->queries + head / (a->queries / a->keys)) * a->width;
-}
 
 GPU_KERNEL(attention)
 {

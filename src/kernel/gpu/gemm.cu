@@ -5,11 +5,9 @@
  * A block computes a tile of 64 x 64; each element is one sum over k in order (f32: one fused multiply-add after the
  * other; tensor cores: 16 at a time), never cut, so it depends on nothing but its row, its column and k.
  */
-#include "kernel/gpu/math.h"
+#include "kernel/gpu/gemm.h"
 
-#define GEMM_DEPTH  16 /* of a tile in f32 */
-#define HALF_DEPTH  32 /* of one in 16 bits */
-#define HALF_STRIDE 20 /* pairs of a row, so that fragments are free of bank conflicts */
+#define GEMM_DEPTH 16 /* of a tile in f32 */
 
 /* Element of x under a place of y and a tap, or -1. */
 GPU_FN int gemm_patch(const tri_gpu_window *w, int place, int tap)
@@ -58,26 +56,6 @@ GPU_FN float gemm_element(const tri_gpu_operand *o, const tri_gpu_window *w, int
         at = gemm_patch(w, k, i % taps);
         return at >= 0 ? gpu_load(o->value, base + at + i / taps) : 0.0f;
     }
-}
-
-GPU_FN int64_t gemm_base(const tri_gpu_operand *o, int groups)
-{
-    return gpu_bz() / groups * o->shard_stride + gpu_bz() % groups * o->group_stride;
-}
-
-GPU_FN void gemm_write(const tri_gpu_gemm_args *a, int64_t base, int i, int j, float v)
-{
-    const int64_t at = base + (int64_t)i * a->c.row + (int64_t)j * a->c.column;
-    if (i >= a->m || j >= a->n) {
-        return;
-    }
-    if (a->bias != 0) {
-        v += a->bias[gpu_bz() % a->groups * a->n + j];
-    }
-    if (a->adds) {
-        v += gpu_load(a->c.value, at);
-    }
-    gpu_store(a->c.value, at, a->relu && v < 0.0f ? 0.0f : v);
 }
 
 typedef struct gemm_tiles {

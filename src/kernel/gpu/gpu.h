@@ -34,6 +34,7 @@
 #define gpu_sqrt(x)        __fsqrt_rn(x)
 #define gpu_fma(x, y, z)   __fmaf_rn(x, y, z)
 #define gpu_fma64(x, y, z) __fma_rn(x, y, z)
+#define gpu_aligned(place) __builtin_assume_aligned(place, 16)
 #define GPU_UNROLL         _Pragma("unroll")
 #define GPU_DEVICE         1
 #elif defined(TRI_GPU_BARE) /* clang -x cuda -nocudainc -nocudalib */
@@ -54,6 +55,7 @@
 #define gpu_sqrt(x)        __nvvm_sqrt_rn_f(x)
 #define gpu_fma(x, y, z)   __nvvm_fma_rn_f(x, y, z)
 #define gpu_fma64(x, y, z) __nvvm_fma_rn_d(x, y, z)
+#define gpu_aligned(place) __builtin_assume_aligned(place, 16)
 #define GPU_UNROLL         _Pragma("unroll")
 #define GPU_DEVICE         1
 #else /* the host */
@@ -70,6 +72,8 @@ void gpu_sync(void);
 void gpu_sync_warp(void);
 float gpu_lane(float v, int lane);
 void *gpu_shared(size_t nbytes);
+/* The place, which is a multiple of 16. */
+const void *gpu_aligned(const void *place);
 /* d += a b of one tensor-core step of a warp: m16n8k16; type: TRI_GPU_BF16, TRI_GPU_F16. */
 void gpu_mma(int type, float *d, const uint32_t *a, const uint32_t *b);
 #define GPU_KERNEL(name)                                                                                               \
@@ -158,6 +162,25 @@ GPU_FN float gpu_from_half(uint16_t bits, int type)
 GPU_FN uint16_t gpu_to_half(float x, int type)
 {
     return type == TRI_GPU_BF16 ? gpu_to_bf16(x) : gpu_to_f16(x);
+}
+
+/* Two neighbours of an array in 16 bits. */
+GPU_FN uint32_t gpu_pair(float x, float y, int type)
+{
+    return (uint32_t)gpu_to_half(x, type) | (uint32_t)gpu_to_half(y, type) << 16;
+}
+
+/* 16 bytes, on a multiple of 16. */
+typedef struct gpu_quad {
+    uint32_t word[4];
+} __attribute__((aligned(16))) gpu_quad;
+
+/* Those from element i on. */
+GPU_FN gpu_quad gpu_load_quad(tri_gpu_value v, int64_t i)
+{
+    gpu_quad quad;
+    __builtin_memcpy(&quad, gpu_aligned((const char *)v.data + i * (v.type == TRI_GPU_F32 ? 4 : 2)), sizeof quad);
+    return quad;
 }
 
 /* The value that an array of that type keeps of x. */

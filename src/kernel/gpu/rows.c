@@ -7,6 +7,8 @@
 #include "base/status.h"
 #include "kernel/gpu/product.h"
 
+#define WIDE_TILES 64 /* fewer of them leave a card half empty */
+
 tri_status tri_gpu_plan(const tri_op_desc *desc, tri_kernel *kernel)
 {
     (void)kernel;
@@ -178,6 +180,23 @@ static void shards_join(tri_gpu_gemm_args *args, int64_t *shards)
     }
 }
 
+/* Rows of 16 bytes on multiples of 16, along k or along the factor's rows; 8 elements are 16 bytes or 32. */
+static bool lies_wide(const tri_gpu_operand *o, int64_t rows, int64_t k)
+{
+    const bool along_k = o->column == 1;
+    return o->source == TRI_GPU_PLAIN && (along_k || o->row == 1) && (along_k ? o->row : o->column) % 8 == 0 &&
+           (along_k ? k : rows) % 8 == 0 && o->shard_stride % 8 == 0 && o->group_stride % 8 == 0 &&
+           (uintptr_t)o->value.data % 16 == 0;
+}
+
+/* The bits are those of small tiles: so it may depend on how many there are. */
+static bool goes_wide(const tri_gpu_gemm_args *args, int64_t products)
+{
+    const int64_t tiles = tri_int64_ceil(args->m, TRI_GPU_WIDE) * tri_int64_ceil(args->n, TRI_GPU_WIDE) * products;
+    return tiles >= WIDE_TILES && args->m >= TRI_GPU_WIDE && args->n >= TRI_GPU_WIDE &&
+           lies_wide(&args->a, args->m, args->k) && lies_wide(&args->b, args->n, args->k);
+}
+
 /* Our own kernel. */
 static void gemm_launch(const tri_op_call *call, const tri_gpu_gemm_args *args, int64_t shards)
 {
@@ -186,15 +205,20 @@ static void gemm_launch(const tri_op_call *call, const tri_gpu_gemm_args *args, 
     part.groups = args->groups > 0 ? args->groups : 1;
     shards_join(&part, &shards);
     const tri_gpu_gemm_args all = part;
-    const int64_t tiles_m = tri_int64_ceil(part.m, TRI_GPU_TILE), tiles_n = tri_int64_ceil(part.n, TRI_GPU_TILE);
+    const bool wide = half && goes_wide(&part, shards * part.groups);
+    const tri_gpu_kernel kernel = wide   ? tri_gpu_kernel_gemm_wide
+                                  : half ? tri_gpu_kernel_gemm_half
+                                         : tri_gpu_kernel_gemm;
+    const int threads = half && !wide ? TRI_GPU_THREADS / 2 : TRI_GPU_THREADS;
+    const int tile = wide ? TRI_GPU_WIDE : TRI_GPU_TILE;
+    const int64_t tiles_m = tri_int64_ceil(part.m, tile), tiles_n = tri_int64_ceil(part.n, tile);
     const int64_t most = TRI_GPU_MOST_BLOCKS / part.groups;
     for (int64_t first = 0; first < shards; first += most) {
         const int z = (int)(tri_int64_min(most, shards - first) * part.groups);
         part.a.value.data = moved(all.a.value, first * part.a.shard_stride);
         part.b.value.data = moved(all.b.value, first * part.b.shard_stride);
         part.c.value.data = moved(all.c.value, first * part.c.shard_stride);
-        tri_gpu_run(tri_gpu_queue_of(call->device), half ? tri_gpu_kernel_gemm_half : tri_gpu_kernel_gemm, tiles_m,
-                    (int)tiles_n, z, half ? TRI_GPU_THREADS / 2 : TRI_GPU_THREADS, &part, sizeof part);
+        tri_gpu_run(tri_gpu_queue_of(call->device), kernel, tiles_m, (int)tiles_n, z, threads, &part, sizeof part);
     }
 }
 

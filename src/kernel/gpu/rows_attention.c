@@ -51,9 +51,30 @@ static tri_gpu_attention_args args_make(const tri_kernel *kernel, const tri_op_c
     return args;
 }
 
+/* Tensor cores multiply 16 elements at a time. */
+static bool by_tensor_cores(const tri_op_desc *desc)
+{
+    return desc->input_dtype[0] != TRI_F32 && desc->output_dtype == desc->input_dtype[0] &&
+           tri_heads_make(desc).width % 16 == 0;
+}
+
+/* A kernel for heads of at most 64 elements, or the next one, for more. */
+static void run_half(const tri_kernel *kernel, const tri_op_call *call, tri_gpu_kernel small, int64_t heads,
+                     int threads, const void *args, size_t args_nbytes)
+{
+    const tri_heads h = tri_heads_make(&kernel->desc);
+    tri_gpu_run(tri_gpu_queue_of(call->device), h.width <= 64 ? small : (tri_gpu_kernel)(small + 1),
+                tri_int64_ceil(h.length, TRI_GPU_QUERIES_HALF), (int)heads, (int)(h.samples * call->shards), threads,
+                args, args_nbytes);
+}
+
 static void attention_forward(const tri_kernel *kernel, const tri_op_call *call)
 {
     const tri_gpu_attention_args args = args_make(kernel, call);
+    if (by_tensor_cores(&kernel->desc)) {
+        run_half(kernel, call, tri_gpu_kernel_attention_64, args.queries, TRI_GPU_THREADS / 2, &args, sizeof args);
+        return;
+    }
     TRI_GPU_RUN(call, attention, tri_int64_ceil(args.length, TRI_GPU_QUERIES), args.queries,
                 (int)(args.samples * call->shards), args);
 }
@@ -73,6 +94,11 @@ static void attention_backward(const tri_kernel *kernel, const tri_op_call *call
         return;
     }
     TRI_GPU_RUN(call, attention_dot, tri_gpu_blocks_rows(dot.rows), 1, 1, dot);
+    if (by_tensor_cores(&kernel->desc)) {
+        run_half(kernel, call, tri_gpu_kernel_attention_dq_64, f->queries, TRI_GPU_THREADS / 2, &args, sizeof args);
+        run_half(kernel, call, tri_gpu_kernel_attention_dkv_64, f->keys, TRI_GPU_THREADS, &args, sizeof args);
+        return;
+    }
     TRI_GPU_RUN(call, attention_dq, tiles, f->queries, samples, args);
     TRI_GPU_RUN(call, attention_dkv, tiles, f->keys, samples, args);
 }
