@@ -64,6 +64,9 @@ static inline float mma_step(int type, const uint16_t *a, const uint16_t *b, flo
     top = term[16].mantissa != 0 && term[16].exponent + 23 > top ? term[16].exponent + 23 : top;
     int64_t sum = 0;
     for (int i = 0; i < 17; i++) {
+        if (term[i].mantissa == 0) {
+            continue; /* its exponent counts for nothing, and may be far above top */
+        }
         const int shift = term[i].exponent - (top - MMA_BITS);
         const int64_t size = term[i].mantissa < 0 ? -term[i].mantissa : term[i].mantissa;
         const int64_t cut = shift >= 0 ? size << shift : shift > -63 ? size >> -shift : 0;

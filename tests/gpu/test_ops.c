@@ -588,8 +588,9 @@ static int kernel_of(int64_t m, int64_t n, int64_t k, size_t offset)
                                     .b = {.value = tri_gpu_value_make(place, TRI_F32), .row = 1, .column = n},
                                     .m = (int)m,
                                     .n = (int)n,
-                                    .k = (int)k};
-    tri_gpu_gemm(&call, &args, true, 1);
+                                    .k = (int)k,
+                                    .type = TRI_GPU_BF16};
+    tri_gpu_gemm(&call, &args, 1);
     return kernel;
 }
 
