@@ -433,7 +433,9 @@ static void a_large_vocabulary_is_taken_in_parts(void **state)
                               .units = 300,
                               .shards = 1};
     (void)state;
-    compare_kinds(&c, false, MATCH);
+    if (step == 1) {
+        compare_kinds(&c, false, MATCH);
+    }
 }
 
 static void a_vocabulary_in_parts_gives_the_loss_of_the_whole(void **state)
@@ -621,6 +623,9 @@ static void an_embedding_is_taken_in_parts(void **state)
     static const op_case c = {.name = "embedding_parts", .op = TRI_OP_EMBEDDING, .x = {2}, .units = 300, .width = 64};
     const int64_t most = tri_gpu_embedding_leaves;
     (void)state;
+    if (step > 1) {
+        return;
+    }
     const uint64_t whole = hash_case(&c);
     tri_gpu_embedding_leaves = 1;
     compare_kinds(&c, true, MATCH);
