@@ -85,18 +85,19 @@ static const mesh_layout tensors[] = {
 static void tensor_ranks_change_nothing(void **state)
 {
     (void)state;
+    const char *const twice[] = {"train.epochs=2", NULL};
     const char *const bf16[] = {"train.precision=bf16", "train.epochs=1", NULL};
     const char *const kept[] = {"model.checkpoint=true", "train.epochs=1", NULL};
     const char *const tokens[] = {"parallel.sequence=true", "train.epochs=1", NULL};
     const char *const tokens_bf16[] = {"parallel.sequence=true", "train.epochs=1", "train.precision=bf16", NULL};
     const size_t few = tests_count(TRI_COUNT_OF(tensors), 2);
-    expect_layouts(gpt, tokens, tensors, TRI_COUNT_OF(tensors));
+    expect_layouts(gpt, tokens, tensors, tests_count(TRI_COUNT_OF(tensors), 4));
     expect_layouts(gpt, tokens_bf16, tensors, few);
     expect_layouts(llama, tokens, tensors, few);
-    expect_layouts(gpt, NULL, tensors, TRI_COUNT_OF(tensors));
+    expect_layouts(gpt, twice, tensors, TRI_COUNT_OF(tensors));
     expect_layouts(gpt, bf16, tensors, few);
     expect_layouts(gpt, kept, tensors, 2);
-    expect_layouts(llama, NULL, tensors, few);
+    expect_layouts(llama, twice, tensors, few);
     expect_layouts(mlp, NULL, tensors, TRI_COUNT_OF(tensors));
 }
 
@@ -146,17 +147,18 @@ static const char resnet[] = "model:\n"
 static void stages_change_nothing(void **state)
 {
     (void)state;
+    const char *const twice[] = {"train.epochs=2", NULL};
     const char *const bf16[] = {"train.precision=bf16", "train.epochs=1", NULL};
     const char *const kept[] = {"model.checkpoint=true", "train.epochs=1", NULL};
     const char *const frozen[] = {"model.freeze=[wte.*, h.0.*]", "train.epochs=1", NULL};
     const char *const whole[] = {"parallel.tensor_parts=1", "optim.groups=[{match: '*wte*', lr_scale: 2}]", NULL};
-    expect_layouts(gpt, NULL, pipelines, TRI_COUNT_OF(pipelines));
+    expect_layouts(gpt, twice, pipelines, TRI_COUNT_OF(pipelines));
     expect_layouts(gpt, whole, pipelines, tests_count(TRI_COUNT_OF(pipelines), 2));
     expect_layouts(gpt, bf16, pipelines, tests_count(3, 1));
     expect_layouts(gpt, kept, pipelines, tests_count(3, 1));
     expect_layouts(gpt, frozen, pipelines, tests_count(3, 1));
     expect_layouts(resnet, NULL, pipelines, tests_count(TRI_COUNT_OF(pipelines), 2));
-    expect_layouts(gpt, NULL, spread_stages, TRI_COUNT_OF(spread_stages));
+    expect_layouts(gpt, twice, spread_stages, TRI_COUNT_OF(spread_stages));
     expect_layouts(gpt, whole, spread_stages, tests_count(TRI_COUNT_OF(spread_stages), 1));
     expect_layouts(gpt, bf16, spread_stages, tests_count(5, 1));
     expect_layouts(gpt, kept, spread_stages, tests_count(5, 1));
@@ -175,9 +177,10 @@ static const mesh_layout hybrids[] = {
 static void data_tensor_and_stages_together_change_nothing(void **state)
 {
     (void)state;
+    const char *const twice[] = {"train.epochs=2", NULL};
     const char *const bf16[] = {"train.precision=bf16", "train.epochs=1", NULL};
     const char *const tokens[] = {"parallel.sequence=true", "train.epochs=1", NULL};
-    expect_layouts(gpt, NULL, hybrids, TRI_COUNT_OF(hybrids));
+    expect_layouts(gpt, twice, hybrids, TRI_COUNT_OF(hybrids));
     expect_layouts(gpt, tokens, hybrids, tests_count(TRI_COUNT_OF(hybrids), 1));
     expect_layouts(gpt, bf16, hybrids, tests_count(2, 1));
 }
