@@ -4,7 +4,7 @@ BUILD ?= build
 PYTHON ?= /usr/bin/python3
 GENERATOR := $(if $(shell command -v ninja),-G Ninja,)
 JOBS ?= $(shell nproc)
-SLOTS = $(shell expr 5 \* $(JOBS))
+SLOTS = $(shell expr 7 \* $(JOBS))
 
 .PHONY: all demo test test-all stress check docs pypi bench compare install deb wheel clean deps dev tsan valgrind fuzz
 
@@ -28,7 +28,7 @@ demo: ## builds, trains a CNN on Fashion-MNIST on 2 workers, shows the result
 	@$(MAKE) --no-print-directory $(BUILD)/trireme
 	@tools/demo $(BUILD)
 
-# Tests run side by side, on five slots for each core (cmake/TriremeTargets.cmake): threads that wait must not spin.
+# Tests run side by side, on seven slots for each core (cmake/TriremeTargets.cmake): threads that wait must not spin.
 # Only test-all runs the tests of tests/long.txt, in tests/process those with @long_test, in tests/cli those named *_long.
 LONG := ^($(shell sed '/^\#/d;s/ .*//' tests/long.txt | paste -sd '|'))$$
 test: TESTS := -E '$(LONG)'

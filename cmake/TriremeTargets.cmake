@@ -57,7 +57,7 @@ endfunction()
 
 # tri_test(unit/base/test_rng FOLDERS base [SOURCES extra.c] [ARGS ...] [LABELS ...] [TIMEOUT 60])
 # builds tests/<path>.c with the named folders and adds it to CTest; a source in tests/ that several name is compiled once.
-# CTest gets five slots for each core (Makefile): a test takes four of them, and one that waits most of its time one
+# CTest gets seven slots for each core (Makefile): a test takes four of them, and one that waits most of its time one
 # (WAITS).
 # TIMEOUT: seconds that it takes at most on a quiet machine. Those of the greatest begin first; a busy machine has three
 # times as long.
