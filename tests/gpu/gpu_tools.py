@@ -34,6 +34,7 @@ class Tools(unittest.TestCase):
         self.assertIn("Emulated card", rows[0][4])
         self.assertIn("cublasLt 13.1.0 32^3", rows[1][4])
         self.assertIn("6 products, 0 by our own kernels: small output 16x32x24 x8: 1.0.1.0.0.0.0.0.0 (0 refused)", rows[2][4])
+        self.assertIn("12 of 12 refusals are those of the fake", rows[2][4])
         for row in rows[3:]:
             self.assertIn("0 with other weights", row[4])
 

@@ -3,8 +3,9 @@
  * measure_products.c: the matrix products of GPT-2 124M and a Llama on a card: which algorithm of cublasLt passes the
  * probe, and its time beside the one that the heuristic names first when sums may be cut. tools/gpu_check runs it.
  *
- * usage: gpu_measure_products shapes | ceiling [small]
- * shapes prints a line for each product; exit code 1: cublasLt is not there, or a call failed. small: on the emulator.
+ * usage: gpu_measure_products shapes | ceiling | refusals [small]
+ * shapes prints a line for each product; refusals what the library knows no algorithm for, beside what the fake one of
+ * the tests refuses. Exit code 1: cublasLt is not there, or a call failed. small: on the emulator.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -179,12 +180,66 @@ static bool ceiling_measure(int64_t n, int turns)
     return true;
 }
 
+/* Products of 16 x 16 x 16, changed: whether there is an algorithm, as tests/gpu/fake_cublaslt.c has it. */
+static bool refusals_compare(void)
+{
+    const tri_gpu_product plain = {.m = 16,
+                                   .n = 16,
+                                   .k = 16,
+                                   .type = CUBLASLT_BF16,
+                                   .c_type = CUBLASLT_BF16,
+                                   .a_along = 1,
+                                   .b_along = 1,
+                                   .a_step = 16,
+                                   .b_step = 16,
+                                   .a_stride = 256};
+    const struct {
+        const char *name;
+        int64_t type, c_type, k, step, stride;
+        bool fits;
+    } rows[] = {
+        {"bf16 to bf16", CUBLASLT_BF16, CUBLASLT_BF16, 16, 16, 256, true},
+        {"bf16 to f32", CUBLASLT_BF16, CUBLASLT_F32, 16, 16, 256, true},
+        {"f16 to f32", CUBLASLT_F16, CUBLASLT_F32, 16, 16, 256, true},
+        {"f32 to f32", CUBLASLT_F32, CUBLASLT_F32, 16, 16, 256, true},
+        {"bf16 to f16", CUBLASLT_BF16, CUBLASLT_F16, 16, 16, 256, false},
+        {"f16 to bf16", CUBLASLT_F16, CUBLASLT_BF16, 16, 16, 256, false},
+        {"f32 to bf16", CUBLASLT_F32, CUBLASLT_BF16, 16, 16, 256, false},
+        {"rows of 15", CUBLASLT_BF16, CUBLASLT_BF16, 15, 15, 240, true},
+        {"rows of 1", CUBLASLT_BF16, CUBLASLT_BF16, 1, 1, 16, true},
+        {"shards that begin at odd places", CUBLASLT_BF16, CUBLASLT_BF16, 16, 16, 257, true},
+        {"one factor for all shards", CUBLASLT_BF16, CUBLASLT_BF16, 16, 16, 0, true},
+        {"rows that overlap", CUBLASLT_BF16, CUBLASLT_BF16, 16, 15, 256, false},
+    };
+    int same = 0;
+    for (size_t i = 0; i < TRI_COUNT_OF(rows); i++) {
+        tri_gpu_product product = plain;
+        tri_cublaslt_plan *plan = NULL;
+        tri_gpu_algorithm found;
+        product.type = rows[i].type;
+        product.c_type = rows[i].c_type;
+        product.k = rows[i].k;
+        product.a_step = product.b_step = rows[i].step;
+        product.a_stride = rows[i].stride;
+        const bool fits = tri_cublaslt_plan_create(library(), &product, &plan) == TRI_OK &&
+                          tri_cublaslt_find(library(), plan, false, &found, 1) == 1;
+        tri_cublaslt_plan_destroy(library(), plan);
+        same += fits == rows[i].fits;
+        if (fits != rows[i].fits)
+            printf("%s: %s here, not by the fake\n", rows[i].name, fits ? "multiplied" : "refused");
+    }
+    printf("%d of %d refusals are those of the fake\n", same, (int)TRI_COUNT_OF(rows));
+    return true;
+}
+
 int main(int argc, char **argv)
 {
     const bool small = argc > 2 && strcmp(argv[2], "small") == 0, ceiling = argc > 1 && strcmp(argv[1], "ceiling") == 0;
     card = (tri_device){.ops = &tri_device_cuda};
     bool good = tri_device_cuda.open(&card) == TRI_OK && tri_device_cuda.library_open(&card) == TRI_OK;
-    if (good && ceiling)
+    if (good && argc > 1 && strcmp(argv[1], "refusals") == 0)
+        good = refusals_compare();
+    else if (good && ceiling)
         good = ceiling_measure(small ? 32 : 8192, small ? 1 : 10);
     else if (good)
         good = small ? shapes_measure(small_layers, TRI_COUNT_OF(small_layers), 1)
