@@ -35,6 +35,8 @@ struct cublaslt_layout_object {
 struct cublaslt_desc_object {
     int compute, scale;
     int32_t turned[2];
+    uint32_t epilogue;
+    const void *bias;
 };
 
 struct cublaslt_preference_object {
@@ -124,6 +126,10 @@ cublaslt_result cublasLtMatmulDescDestroy(cublaslt_desc desc)
 
 cublaslt_result cublasLtMatmulDescSetAttribute(cublaslt_desc desc, int attribute, const void *value, size_t nbytes)
 {
+    if (attribute == CUBLASLT_DESC_EPILOGUE)
+        return take(&desc->epilogue, sizeof(desc->epilogue), value, nbytes);
+    if (attribute == CUBLASLT_DESC_BIAS)
+        return take(&desc->bias, sizeof(desc->bias), value, nbytes);
     if (attribute != CUBLASLT_DESC_TRANSA && attribute != CUBLASLT_DESC_TRANSB)
         return CUBLASLT_INVALID_VALUE;
     return take(&desc->turned[attribute - CUBLASLT_DESC_TRANSA], sizeof(int32_t), value, nbytes);
@@ -211,6 +217,8 @@ static cublaslt_result product_check(const struct cublaslt_desc_object *d, const
     if (layout_check(a) || layout_check(b) || layout_check(c) || k != other || c->rows != m || c->columns != n ||
         a->batch != b->batch || a->batch != c->batch ||
         (c->batch > 1 && c->stride < c->step * (int64_t)(c->columns - 1) + (int64_t)c->rows))
+        return CUBLASLT_INVALID_VALUE;
+    if (d->epilogue & CUBLASLT_EPILOGUE_BIAS && (!d->bias || (uintptr_t)d->bias % VECTOR != 0))
         return CUBLASLT_INVALID_VALUE;
     return types_check(d, a, b, c);
 }
@@ -344,7 +352,9 @@ static void compute(void *arg)
                 float sum = terms_sum(w, s, i, j, 0, used);
                 sum = rounds ? 1.0078125f * half_from_bf16(half_to_bf16(sum)) : sum;
                 sum = w->alpha * sum + (w->beta != 0 ? w->beta * load(w->to, w->c.type, at) : 0);
-                store(w->to, w->c.type, at, sum);
+                if (w->desc.epilogue & CUBLASLT_EPILOGUE_BIAS)
+                    sum += load(w->desc.bias, w->c.type, i);
+                store(w->to, w->c.type, at, w->desc.epilogue & CUBLASLT_EPILOGUE_RELU && sum < 0 ? 0 : sum);
             }
     free(arg);
 }

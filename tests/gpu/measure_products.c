@@ -90,8 +90,8 @@ static double seconds_of(const tri_product_choice *choice, const tri_gpu_algorit
         tri_device_to_host(&card, &byte, memory[2], 1);
         const double began = now_s();
         for (int i = 0; i < turns; i++)
-            if (tri_cublaslt_multiply(library(), choice->plan, algorithm, batch, memory[0], memory[1], memory[2]) !=
-                TRI_OK)
+            if (tri_cublaslt_multiply(library(), choice->plan, algorithm, batch, memory[0], memory[1], NULL,
+                                      memory[2]) != TRI_OK)
                 return -1;
         tri_device_to_host(&card, &byte, memory[2], 1);
         const double each = (now_s() - began) / turns;

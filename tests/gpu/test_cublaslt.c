@@ -242,14 +242,14 @@ static void what_does_not_fit_is_refused(void **state)
     assert_int_equal(tri_cublaslt_plan_create(library(), &product, &of), TRI_OK);
     assert_int_equal(tri_cublaslt_find(library(), of, false, found, 8), 2);
     char *a = tri_device_alloc(&card, 4096), *b = tri_device_alloc(&card, 4096), *c = tri_device_alloc(&card, 4096);
-    assert_int_equal(tri_cublaslt_multiply(library(), of, &found[0], 2, a, b, c), TRI_OK);
+    assert_int_equal(tri_cublaslt_multiply(library(), of, &found[0], 2, a, b, NULL, c), TRI_OK);
     const cuda_memory workspace = library()->workspace;
     library()->workspace += 128;
-    assert_int_equal(tri_cublaslt_multiply(library(), of, &found[0], 2, a, b, c), TRI_EUNSUPPORTED);
+    assert_int_equal(tri_cublaslt_multiply(library(), of, &found[0], 2, a, b, NULL, c), TRI_EUNSUPPORTED);
     assert_string_equal(tri_last_error(), "cuda:0: cublasLt 13.1.0: error 7");
     library()->workspace = workspace;
     found[0].record.words[0] = 0; /* no algorithm of this library */
-    assert_int_equal(tri_cublaslt_multiply(library(), of, &found[0], 2, a, b, c), TRI_EUNSUPPORTED);
+    assert_int_equal(tri_cublaslt_multiply(library(), of, &found[0], 2, a, b, NULL, c), TRI_EUNSUPPORTED);
     tri_device_free(&card, a);
     tri_device_free(&card, b);
     tri_device_free(&card, c);

@@ -592,7 +592,7 @@ static int kernel_of(int64_t m, int64_t n, int64_t k, size_t offset)
                                     .n = (int)n,
                                     .k = (int)k,
                                     .type = TRI_GPU_BF16};
-    tri_gpu_gemm(&call, &args, 1);
+    tri_gpu_gemm(&call, &args, NULL, 1);
     return kernel;
 }
 

@@ -112,7 +112,7 @@ struct tri_cublaslt_plan {
     cublaslt_layout layout[MATRICES]; /* of b, a and c */
     uint32_t align[MATRICES];         /* bytes that the addresses of all shards are multiples of */
     int batch;                        /* that the layouts are set to */
-    bool adds;
+    bool adds, bias;
 };
 
 static int64_t type_nbytes(int64_t type)
@@ -153,11 +153,27 @@ static cublaslt_result stride_set(const tri_cublaslt *library, tri_cublaslt_plan
     return library->calls->layout_set(plan->layout[which], CUBLASLT_LAYOUT_STRIDE, &stride, sizeof(stride));
 }
 
+static cublaslt_result bias_set(const tri_cublaslt *library, const tri_cublaslt_plan *plan, const void *bias)
+{
+    return plan->bias ? library->calls->desc_set(plan->desc, CUBLASLT_DESC_BIAS, &bias, sizeof(bias)) : 0;
+}
+
+/* A search wants to see a bias too: any memory that is aligned. */
+static cublaslt_result epilogue_set(const tri_cublaslt *library, const tri_gpu_product *p, tri_cublaslt_plan *plan)
+{
+    const uint32_t epilogue = (p->relu ? CUBLASLT_EPILOGUE_RELU : 0) | (p->bias ? CUBLASLT_EPILOGUE_BIAS : 0);
+    plan->bias = p->bias;
+    cublaslt_result result =
+        epilogue != 0 ? library->calls->desc_set(plan->desc, CUBLASLT_DESC_EPILOGUE, &epilogue, sizeof(epilogue)) : 0;
+    return result == 0 ? bias_set(library, plan, (const void *)(uintptr_t)library->workspace) : result;
+}
+
 static cublaslt_result plan_fill(const tri_cublaslt *library, const tri_gpu_product *p, tri_cublaslt_plan *plan)
 {
     const int compute = p->type == CUBLASLT_F32 ? CUBLASLT_COMPUTE_32F_PEDANTIC : CUBLASLT_COMPUTE_32F;
     plan->adds = p->adds;
     cublaslt_result result = library->calls->desc_create(&plan->desc, compute, CUBLASLT_F32);
+    result = result == 0 ? epilogue_set(library, p, plan) : result;
     result = result == 0 ? factor_make(library, plan, LEFT, p->type, p->n, p->k, p->b_along, p->b_step) : result;
     result = result == 0 ? factor_make(library, plan, RIGHT, p->type, p->m, p->k, p->a_along, p->a_step) : result;
     result = result == 0 ? library->calls->layout_create(&plan->layout[RESULT], (int)p->c_type, (uint64_t)p->n,
@@ -265,13 +281,15 @@ int tri_cublaslt_find(const tri_cublaslt *library, tri_cublaslt_plan *plan, bool
 }
 
 tri_status tri_cublaslt_multiply(const tri_cublaslt *library, tri_cublaslt_plan *plan,
-                                 const tri_gpu_algorithm *algorithm, int batch, const void *a, const void *b, void *c)
+                                 const tri_gpu_algorithm *algorithm, int batch, const void *a, const void *b,
+                                 const void *bias, void *c)
 {
     const float one = 1, old = plan->adds ? 1 : 0;
     TRI_ASSERT((uintptr_t)b % plan->align[LEFT] == 0 && (uintptr_t)a % plan->align[RIGHT] == 0 &&
-               (uintptr_t)c % plan->align[RESULT] == 0);
+               (uintptr_t)c % plan->align[RESULT] == 0 && (uintptr_t)bias % TRI_PRODUCT_ALIGNMENT == 0);
     (void)library->driver->context_set(library->context);
     cublaslt_result result = batch_set(library, plan, batch);
+    result = result == 0 ? bias_set(library, plan, bias) : result;
     if (result == 0)
         result =
             library->calls->multiply(library->handle, plan->desc, &one, b, plan->layout[LEFT], a, plan->layout[RIGHT],

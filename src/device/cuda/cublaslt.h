@@ -17,15 +17,15 @@
 #define TRI_CUBLASLT_NBYTES   32 /* of "cublasLt 13.1.0" */
 #define TRI_PRODUCT_ALIGNMENT 64 /* bytes: of the first shard's matrices, at least */
 
-/* c[i][j] = sum over l < k of a(i, l) b(j, l), or that is added to c; row by row, without gaps. The fields are all of
- * one type, so that two products are equal if their bytes are. */
+/* c[i][j] = sum over l < k of a(i, l) b(j, l), plus bias[j], with relu; or the sum is added to c; row by row, without
+ * gaps. The fields are all of one type, so that two products are equal if their bytes are. */
 typedef struct tri_gpu_product {
     int64_t m, n, k;
     int64_t type, c_type;       /* CUBLASLT_F32 .. */
     int64_t a_along, b_along;   /* 1: elements along l are neighbours; 0: those along i (j) */
     int64_t a_step, b_step;     /* elements from one such row to the next */
     int64_t a_stride, b_stride; /* from one shard to the next, 0: it has the same; c's is m n */
-    int64_t adds;
+    int64_t adds, bias, relu;
 } tri_gpu_product;
 
 typedef struct tri_gpu_algorithm {
@@ -73,8 +73,10 @@ void tri_cublaslt_plan_destroy(const tri_cublaslt *library, tri_cublaslt_plan *p
  * the sum over k. */
 int tri_cublaslt_find(const tri_cublaslt *library, tri_cublaslt_plan *plan, bool cuts, tri_gpu_algorithm *found,
                       int capacity);
-/* Queues the products of `batch` shards. TRI_EUNSUPPORTED: the algorithm refuses. */
+/* Queues the products of `batch` shards; bias: of c's type, where the product has one. TRI_EUNSUPPORTED: the algorithm
+ * refuses. */
 tri_status tri_cublaslt_multiply(const tri_cublaslt *library, tri_cublaslt_plan *plan,
-                                 const tri_gpu_algorithm *algorithm, int batch, const void *a, const void *b, void *c);
+                                 const tri_gpu_algorithm *algorithm, int batch, const void *a, const void *b,
+                                 const void *bias, void *c);
 
 #endif

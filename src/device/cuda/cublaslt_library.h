@@ -42,6 +42,10 @@ enum {
     /* of a product */
     CUBLASLT_DESC_TRANSA = 3, /* int32_t: 0, or 1 */
     CUBLASLT_DESC_TRANSB = 4,
+    CUBLASLT_DESC_EPILOGUE = 7, /* uint32_t: those below, added */
+    CUBLASLT_DESC_BIAS = 8,     /* const void *: one value of c's type for each row of c as it is stored here */
+    CUBLASLT_EPILOGUE_RELU = 2,
+    CUBLASLT_EPILOGUE_BIAS = 4,
     /* of a matrix */
     CUBLASLT_LAYOUT_BATCH = 5,  /* int32_t */
     CUBLASLT_LAYOUT_STRIDE = 6, /* int64_t elements */

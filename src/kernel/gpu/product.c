@@ -43,7 +43,9 @@ static bool product_make(const tri_gpu_gemm_args *args, tri_gpu_product *out)
                              .c_type = types[c->value.type],
                              .a_stride = a->shard_stride,
                              .b_stride = b->shard_stride,
-                             .adds = args->adds};
+                             .adds = args->adds,
+                             .bias = args->bias != NULL,
+                             .relu = args->relu};
     return factor_make(a, args->m, args->k, &out->a_along, &out->a_step) &&
            factor_make(b, args->n, args->k, &out->b_along, &out->b_step) && args->groups <= 1 &&
            a->value.type == b->value.type && (c->value.type == a->value.type || c->value.type == TRI_GPU_F32) &&
@@ -68,6 +70,7 @@ typedef struct probe {
     const tri_device *device;
     const tri_gpu_product *product;
     tri_gpu_value a, b, c, other; /* other: of shards in another batch; or what c should be */
+    tri_gpu_value bias;
     int64_t a_count, b_count, c_count;
     int32_t *blocks; /* of the device: elements that differ */
     int32_t *counts; /* the same on the host */
@@ -117,6 +120,7 @@ static tri_status probe_open(probe *p)
     TRI_TRY(value_alloc(p, x->type, p->b_count, &p->b));
     TRI_TRY(value_alloc(p, x->c_type, p->c_count, &p->c));
     TRI_TRY(value_alloc(p, x->c_type, p->c_count, &p->other));
+    TRI_TRY(value_alloc(p, x->c_type, x->n, &p->bias));
     p->blocks = tri_device_alloc(p->device, (size_t)differs_blocks(p) * sizeof(int32_t));
     p->counts = tri_alloc((size_t)differs_blocks(p) * sizeof(int32_t));
     return p->blocks != NULL && p->counts != NULL ? TRI_OK : TRI_ENOMEM;
@@ -126,6 +130,7 @@ static void probe_close(probe *p)
 {
     tri_free(p->counts);
     tri_device_free(p->device, p->blocks);
+    tri_device_free(p->device, p->bias.data);
     tri_device_free(p->device, p->other.data);
     tri_device_free(p->device, p->c.data);
     tri_device_free(p->device, p->b.data);
@@ -196,7 +201,7 @@ static tri_status multiply(const probe *p, const tri_product_choice *choice, con
 {
     const tri_gpu_product *x = p->product;
     return tri_cublaslt_multiply(library_of(p->device), choice->plan, algorithm, count,
-                                 moved(&p->a, first * x->a_stride), moved(&p->b, first * x->b_stride),
+                                 moved(&p->a, first * x->a_stride), moved(&p->b, first * x->b_stride), p->bias.data,
                                  moved(c, first * x->m * x->n));
 }
 
@@ -219,6 +224,7 @@ static tri_status noise_check(const probe *p, const tri_product_choice *choice, 
     static const int batches[] = {1, 2, 3, 4, 5};
     TRI_TRY(fill_noise(p, &p->a, p->a_count, 1));
     TRI_TRY(fill_noise(p, &p->b, p->b_count, 2));
+    TRI_TRY(fill_noise(p, &p->bias, p->product->n, 3));
     TRI_TRY(fill_value(p, &p->c, p->c_count, 0.5f));
     TRI_TRY(multiply(p, choice, algorithm, &p->c, 0, TRI_PRODUCT_BATCH));
     for (size_t i = 0; i < TRI_COUNT_OF(batches) && *good; i++) {
@@ -227,14 +233,15 @@ static tri_status noise_check(const probe *p, const tri_product_choice *choice, 
     return TRI_OK;
 }
 
-/* k ones are k, rounded once. */
+/* k ones are k, and with a bias of one k + 1, rounded once. */
 static tri_status ones_check(const probe *p, const tri_product_choice *choice, const tri_gpu_algorithm *algorithm,
                              bool *good)
 {
     TRI_TRY(fill_value(p, &p->a, p->a_count, 1));
     TRI_TRY(fill_value(p, &p->b, p->b_count, 1));
+    TRI_TRY(fill_value(p, &p->bias, p->product->n, 1));
     TRI_TRY(fill_value(p, &p->c, p->c_count, 1));
-    TRI_TRY(fill_value(p, &p->other, p->c_count, (float)(p->product->k + p->product->adds)));
+    TRI_TRY(fill_value(p, &p->other, p->c_count, (float)(p->product->k + p->product->adds + p->product->bias)));
     TRI_TRY(multiply(p, choice, algorithm, &p->c, 0, TRI_PRODUCT_BATCH));
     *good = is_equal(p);
     return TRI_OK;
@@ -301,7 +308,7 @@ tri_status tri_gpu_product_plan(const tri_op_desc *desc, const tri_gpu_gemm_args
     return TRI_OK;
 }
 
-bool tri_gpu_product_run(const tri_op_call *call, const tri_gpu_gemm_args *args, int64_t shards)
+bool tri_gpu_product_run(const tri_op_call *call, const tri_gpu_gemm_args *args, const void *bias, int64_t shards)
 {
     tri_gpu_product product;
     tri_gpu_queue *const queue = tri_gpu_queue_of(call->device);
@@ -315,7 +322,7 @@ bool tri_gpu_product_run(const tri_op_call *call, const tri_gpu_gemm_args *args,
     for (int64_t first = 0; first < shards && queue->status == TRI_OK; first += TRI_PRODUCT_BATCH) {
         queue->status = tri_cublaslt_multiply(
             queue->library, choice->plan, &choice->algorithm, (int)tri_int64_min(TRI_PRODUCT_BATCH, shards - first),
-            moved(&args->a.value, first * product.a_stride), moved(&args->b.value, first * product.b_stride),
+            moved(&args->a.value, first * product.a_stride), moved(&args->b.value, first * product.b_stride), bias,
             moved(&args->c.value, first * product.m * product.n));
     }
     return true;

@@ -14,7 +14,8 @@
 /* While an op is planned: decides who multiplies; of args only shapes, strides and types are read. Does nothing without
  * a library. TRI_ENOMEM: the card has no room for the probe. */
 tri_status tri_gpu_product_plan(const tri_op_desc *desc, const tri_gpu_gemm_args *args);
-/* Multiplies `shards` products by the library, without bias and relu; false: our own kernel has to. */
-bool tri_gpu_product_run(const tri_op_call *call, const tri_gpu_gemm_args *args, int64_t shards);
+/* Multiplies `shards` products by the library; bias: that of args, rounded to the type of c. false: our own kernel has
+ * to. */
+bool tri_gpu_product_run(const tri_op_call *call, const tri_gpu_gemm_args *args, const void *bias, int64_t shards);
 
 #endif

@@ -222,20 +222,9 @@ static void gemm_launch(const tri_op_call *call, const tri_gpu_gemm_args *args, 
     }
 }
 
-void tri_gpu_gemm(const tri_op_call *call, const tri_gpu_gemm_args *args, int64_t shards)
+void tri_gpu_gemm(const tri_op_call *call, const tri_gpu_gemm_args *args, const void *bias, int64_t shards)
 {
-    const int64_t count = (int64_t)args->m * args->n * shards;
-    const tri_gpu_bias_args bias = {
-        .y = args->c.value, .x = args->c.value, .b = args->bias, .count = count, .width = args->n};
-    const tri_gpu_map_args relu = {.to = args->c.value, .v = args->c.value, .op = TRI_GPU_RELU, .count = count};
-    if (!tri_gpu_product_run(call, args, shards)) {
+    if (!tri_gpu_product_run(call, args, bias, shards)) {
         gemm_launch(call, args, shards);
-        return;
-    }
-    if (args->bias != NULL) {
-        TRI_GPU_RUN(call, bias, tri_gpu_blocks_each(count), 1, 1, bias);
-    }
-    if (args->relu) {
-        TRI_GPU_RUN(call, map, tri_gpu_blocks_each(count), 1, 1, relu);
     }
 }

@@ -122,8 +122,9 @@ void tri_gpu_ranks_sum(const tri_op_call *call, void *data, int64_t count, tri_d
 void tri_gpu_ranks_gather(const tri_kernel *kernel, const tri_op_call *call, const void *in, void *out, int64_t count,
                           tri_dtype dtype);
 
-/* Products: how many there are (shards), each with args->groups; in f32, or of values rounded to args->type. */
-void tri_gpu_gemm(const tri_op_call *call, const tri_gpu_gemm_args *args, int64_t shards);
+/* Products: how many there are (shards), each with args->groups; in f32, or of values rounded to args->type. bias: that
+ * of args in the type of c, which a library reads. */
+void tri_gpu_gemm(const tri_op_call *call, const tri_gpu_gemm_args *args, const void *bias, int64_t shards);
 
 /* TRI_EUNSUPPORTED where a grid has no room for sums over this many rows of a shard, or for a product with this width.
  */

@@ -21,11 +21,18 @@ static tri_gpu_value f32(const void *data)
     return tri_gpu_value_make(data, TRI_F32);
 }
 
-static void multiply(const tri_kernel *kernel, const tri_op_call *call, const tri_gpu_gemm_args *args, int64_t shards)
+/* bias: that of args in the type of c, NULL where no library multiplies or there is none. */
+static void multiply_with(const tri_kernel *kernel, const tri_op_call *call, const tri_gpu_gemm_args *args,
+                          const void *bias, int64_t shards)
 {
     tri_gpu_gemm_args typed = *args;
     typed.type = tri_gpu_input(kernel, call, 0).type;
-    tri_gpu_gemm(call, &typed, shards);
+    tri_gpu_gemm(call, &typed, bias, shards);
+}
+
+static void multiply(const tri_kernel *kernel, const tri_op_call *call, const tri_gpu_gemm_args *args, int64_t shards)
+{
+    multiply_with(kernel, call, args, NULL, shards);
 }
 
 /* dy = 0 where the fused relu cut. */
@@ -72,24 +79,44 @@ static tri_status weights_plan(const tri_op_desc *desc, tri_kernel *kernel)
     return tri_gpu_plan(desc, kernel);
 }
 
-/* Weights as the products read them: rounded to the type of x, in scratch in front of all else. */
-static int64_t rounded_count(const tri_op_desc *desc)
+/* Weights as the products read them, rounded to the type of x, and behind them a bias in that of y, as a library reads
+ * it: in scratch in front of all else. */
+static int64_t weights_count(const tri_op_desc *desc)
 {
     return desc->input_dtype[0] == TRI_F32 ? 0 : tri_align_count((tri_shape_count(desc->param[0]) + 1) / 2);
 }
 
+static int64_t rounded_count(const tri_op_desc *desc)
+{
+    const bool bias = desc->attr.bias && desc->output_dtype != TRI_F32;
+    return weights_count(desc) + (bias ? tri_align_count((tri_shape_count(desc->param[1]) + 1) / 2) : 0);
+}
+
 static tri_gpu_value weights(const tri_kernel *kernel, const tri_op_call *call)
 {
-    return rounded_count(&kernel->desc) == 0 ? f32(call->param[0])
+    return weights_count(&kernel->desc) == 0 ? f32(call->param[0])
                                              : tri_gpu_value_make(call->scratch, kernel->desc.input_dtype[0]);
 }
 
 static void weights_round(const tri_kernel *kernel, const tri_op_call *call)
 {
-    if (rounded_count(&kernel->desc) > 0) {
+    if (weights_count(&kernel->desc) > 0) {
         tri_gpu_cast(tri_gpu_queue_of(call->device), weights(kernel, call), f32(call->param[0]),
                      tri_shape_count(kernel->desc.param[0]));
     }
+}
+
+static const void *bias_round(const tri_kernel *kernel, const tri_op_call *call)
+{
+    const tri_op_desc *desc = &kernel->desc;
+    if (!desc->attr.bias || desc->output_dtype == TRI_F32) {
+        return desc->attr.bias ? call->param[1] : NULL;
+    }
+    const tri_gpu_value to = tri_gpu_value_make(tri_gpu_place(call->scratch, weights_count(desc)), desc->output_dtype);
+    if (tri_gpu_queue_of(call->device)->library != NULL) {
+        tri_gpu_cast(tri_gpu_queue_of(call->device), to, f32(call->param[1]), tri_shape_count(desc->param[1]));
+    }
+    return to.data;
 }
 
 static float *leaves_of(const tri_kernel *kernel, const tri_op_call *call)
@@ -140,7 +167,7 @@ static tri_gpu_gemm_args linear_input(const tri_kernel *kernel, const tri_op_cal
 
 static tri_status linear_plan(const tri_op_desc *desc, tri_kernel *kernel)
 {
-    const tri_op_call nothing = {.shards = 1};
+    const tri_op_call nothing = {.shards = 1, .param = {NULL, desc}}; /* any address says that there is a bias */
     TRI_TRY(weights_plan(desc, kernel));
     kernel->scratch_nbytes += (size_t)rounded_count(desc) * sizeof(float);
     const tri_gpu_gemm_args output = linear_output(kernel, &nothing), leaves = linear_leaves(kernel, &nothing),
@@ -154,7 +181,7 @@ static void linear_forward(const tri_kernel *kernel, const tri_op_call *call)
 {
     const tri_gpu_gemm_args args = linear_output(kernel, call);
     weights_round(kernel, call);
-    multiply(kernel, call, &args, call->shards);
+    multiply_with(kernel, call, &args, bias_round(kernel, call), call->shards);
 }
 
 static void linear_backward(const tri_kernel *kernel, const tri_op_call *call)

@@ -253,7 +253,7 @@ static void make_logits(const tri_kernel *kernel, const tri_op_call *call, const
         const float *const w = (const float *)call->param[0] + v->first * v->p->width;
         tri_gpu_cast(tri_gpu_queue_of(call->device), v->w, tri_gpu_value_make(w, TRI_F32), v->width * v->p->width);
     }
-    tri_gpu_gemm(call, &args, call->shards);
+    tri_gpu_gemm(call, &args, NULL, call->shards);
 }
 
 /* States of all rows, in scratch, from the words here. */
@@ -279,7 +279,7 @@ static void vocab_part_back(const tri_kernel *kernel, const tri_op_call *call, c
     const int64_t c = v->p->width;
     if (call->dinput[0] != NULL) {
         const tri_gpu_gemm_args args = part_input(v);
-        tri_gpu_gemm(call, &args, call->shards);
+        tri_gpu_gemm(call, &args, NULL, call->shards);
     }
     if (tri_call_wants_dparam(call, 0)) {
         float *out[TRI_TREE_MAX_PARTS];
@@ -287,7 +287,7 @@ static void vocab_part_back(const tri_kernel *kernel, const tri_op_call *call, c
             out[part] = call->dparam[0][part] + v->first * c;
         }
         const tri_gpu_gemm_args args = part_leaves(v);
-        tri_gpu_gemm(call, &args, call->shards);
+        tri_gpu_gemm(call, &args, NULL, call->shards);
         tri_gpu_fold(tri_gpu_queue_of(call->device), v->leaves.data, v->width * c, v->width * c, call->parts,
                      call->part_count, out, 1.0f, kernel->desc.adds);
     }

@@ -36,7 +36,7 @@ static row row_make(const tri_product_choice *choice)
     char text[192];
     const tri_gpu_product *p = &choice->product;
     snprintf(text, sizeof(text), "%" PRId64 ".%" PRId64 ".%" PRId64 " %" PRId64 ".%" PRId64 ".%d", p->m, p->n, p->k,
-             p->type, p->c_type, (int)(4 * p->a_along + 2 * p->b_along + p->adds));
+             p->type, p->c_type, (int)(16 * p->bias + 8 * p->relu + 4 * p->a_along + 2 * p->b_along + p->adds));
     const uint64_t steps = tri_rng_stream("steps", (uint64_t)p->a_step, (uint64_t)p->b_step);
     const uint64_t strides = tri_rng_stream("strides", (uint64_t)p->a_stride, (uint64_t)p->b_stride);
     return (row){.product = (int64_t)tri_rng_stream(text, steps, strides),
