@@ -20,7 +20,7 @@
 
 typedef struct generate_flags {
     const char *prompt, *prompt_file, *batch, *max_tokens, *temperature, *top_k, *top_p, *repeat, *seed, *stop, *echo,
-        *at_once, *context, *slide, *dtype, *threads, *tokenizer, *json;
+        *at_once, *context, *slide, *dtype, *device, *threads, *tokenizer, *json;
 } generate_flags;
 
 static generate_flags given;
@@ -49,6 +49,7 @@ static const tri_flag flags[] = {
      "once the context is full continue with its N newest tokens, computed again (default: the text ends there)",
      &given.slide},
     {"--dtype", "TYPE", "of the weights in memory: f32, or bf16 at half the bytes (default f32)", &given.dtype},
+    {"--device", "NAME", "that computes: cpu, cuda or cuda:N, a card (default: the CPU)", &given.device},
     {"--threads", "N", "default: OMP_NUM_THREADS, or the cores of this process", &given.threads},
     {"--tokenizer", "T", "path of tokenizer.json or encoder.json, or byte (default: what lies beside the weights)",
      &given.tokenizer},
@@ -205,8 +206,11 @@ static tri_status generate(const char *path)
     tri_generate_request request;
     tri_source_setup setup;
     tri_text_model model = {0};
+    tri_device *device = NULL;
     TRI_TRY(read_request(&request));
     TRI_TRY(read_setup(path, &setup));
+    TRI_TRY_IN(tri_device_open(given.device ? given.device : "auto", &device), "--device");
+    setup.device = device;
     tri_command_hint_set("'trireme info PATH' tells what a run or checkpoint holds; --tokenizer names one elsewhere");
     tri_status status = tri_text_model_open(&setup, &model);
     if (status == TRI_OK) {
@@ -214,6 +218,7 @@ static tri_status generate(const char *path)
         status = given.batch ? generate_batch(&model, given.batch, &request) : generate_one(&model, &request);
     }
     tri_text_model_close(&model);
+    tri_device_close(device);
     return status;
 }
 

@@ -113,8 +113,11 @@ static tri_status graph_make(const tri_source_setup *setup, tri_pretrained *sour
     const int64_t context = tri_hf_config_number(tri_pretrained_config(source), TRI_ROLE_POSITIONS);
     TRI_TRY(model_make(tri_pretrained_config(source), setup->path, &model));
     out->places = setup->places > 0 && setup->places < context ? setup->places : context;
-    tri_token_graph_config config = {
-        .dtype = setup->dtype, .threads = setup->threads, .sequences = setup->sequences, .places = out->places};
+    tri_token_graph_config config = {.device = setup->device,
+                                     .dtype = setup->dtype,
+                                     .threads = setup->threads,
+                                     .sequences = setup->sequences,
+                                     .places = out->places};
     tri_status status = weights_check(source, model);
     if (status == TRI_OK)
         status = tri_token_graph_compile(model, &config, &out->graph);

@@ -11,9 +11,10 @@
 #include "generate/generate.h"
 
 typedef struct tri_source_setup {
-    const char *path;      /* Hugging Face's folder, a run, a checkpoint */
-    const char *tokenizer; /* as tri_tokenizer_open(); NULL: found beside the weights */
-    tri_dtype dtype;       /* of the weights in memory: f32 or bf16 */
+    const char *path;         /* Hugging Face's folder, a run, a checkpoint */
+    const char *tokenizer;    /* as tri_tokenizer_open(); NULL: found beside the weights */
+    const tri_device *device; /* that computes; NULL: the host. Outlives the model */
+    tri_dtype dtype;          /* of the weights in memory: f32 or bf16 */
     int threads;
     int sequences;
     int64_t places; /* tokens of a sequence, at most; 0 or more than the model's context: its context */

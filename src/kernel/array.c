@@ -94,7 +94,8 @@ const tri_op_call *tri_call_mapped(const tri_kernel *kernel, const tri_op_call *
         seen->dinput[i] = tri_device_mapped(device, call->dinput[i]);
     }
     for (int p = 0; p < desc->param_count; p++) {
-        seen->param[p] = tri_device_mapped(device, call->param[p]);
+        const bool packed = p == 0 && desc->places > 0 && tri_op_row(desc->op)->packs;
+        seen->param[p] = packed ? call->param[p] : tri_device_mapped(device, call->param[p]);
         for (int part = 0; call->dparam[p] != NULL && part < call->part_count; part++)
             room->dparam[p][part] = tri_device_mapped(device, call->dparam[p][part]);
         seen->dparam[p] = call->dparam[p] != NULL ? room->dparam[p] : NULL;
@@ -103,5 +104,6 @@ const tri_op_call *tri_call_mapped(const tri_kernel *kernel, const tri_op_call *
     seen->doutput = tri_device_mapped(device, call->doutput);
     seen->saved = tri_device_mapped(device, call->saved);
     seen->scratch = tri_device_mapped(device, call->scratch);
+    seen->kept = tri_device_mapped(device, call->kept);
     return seen;
 }

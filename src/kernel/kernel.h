@@ -156,7 +156,7 @@ void tri_doubles_tree_sum(double *leaves, int shards, int64_t count);
 typedef struct tri_place_span {
     int64_t row, count; /* shards of the call */
     int64_t place;      /* of the first one in its sequence */
-    float *kept;        /* what the sequence keeps from call to call, of all ops */
+    int64_t sequence;   /* its number: what it keeps is there in tri_op_call.kept */
 } tri_place_span;
 
 /* One run. Pointers to the first shard; shard s of input i lies at input[i] + s * (bytes of one shard's input). */
@@ -179,7 +179,8 @@ typedef struct tri_op_call {
     tri_op_batch *batch;         /* of ops with attr.sync; NULL: the run has all shards */
     const tri_place_span *spans; /* kind "tokens": [span_count], of all shards */
     int span_count;
-    int64_t kept_first;            /* what this op keeps lies there in span.kept */
+    float *kept;                   /* of the device: what each sequence keeps from call to call, of all ops */
+    int64_t kept_each, kept_first; /* from one sequence to the next; what this op keeps lies there in each */
     const struct tri_op_call *add; /* rows that take one, forward: input 0 is the output of this add, which the kernel
                                       computes too; NULL: it is there */
     /* backward only: */
@@ -268,7 +269,7 @@ typedef struct tri_op_ops {
     bool weights_wait;    /* the gradient of parameter 0 may be formed long after that of input 0 */
     /* Kind "tokens", of models that generate text: */
     bool per_token;   /* there is a row for it, or those for training do with each token a shard */
-    bool packs;       /* parameter 0 is a tri_matrix */
+    bool packs;       /* parameter 0 is a tri_matrix, an object of the host */
     bool trains_only; /* without training the output is the input */
     tri_kernel_ops reference;
 } tri_op_ops;
@@ -282,7 +283,8 @@ const tri_op_ops *tri_op_row(tri_op op);
 
 /* Picks the first row of the kind's list that can, plans it. kind: "cpu" (Winograd, oneDNN, own tiles, reference),
  * "dnnl" (the same without Winograd), "tiles" (without both) or "reference"; "tokens": forward alone, a shard is one
- * token of a sequence and knows its place; "cuda": launches on a GPU, where it has a row: no reference stands behind. A
+ * token of a sequence and knows its place; "cuda": launches on a GPU, where it has a row (with desc.places one for
+ * tokens): no reference stands behind. A
  * row whose plan says TRI_EUNSUPPORTED (this oneDNN has nothing fast) gives way to the next one, which has the same
  * flags. */
 tri_status tri_kernel_plan(const char *kind, const tri_op_desc *desc, tri_kernel *kernel);

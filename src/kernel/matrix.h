@@ -12,17 +12,17 @@
 
 typedef struct tri_matrix tri_matrix;
 
-/* w[units][channels], zeros at first; f32 or bf16, else TRI_EINVAL. */
-tri_status tri_matrix_create(int64_t units, int64_t channels, tri_dtype dtype, tri_matrix **out);
+/* w[units][channels] in memory of the device, zeros at first; f32 or bf16, else TRI_EINVAL. */
+tri_status tri_matrix_create(const tri_device *device, int64_t units, int64_t channels, tri_dtype dtype,
+                             tri_matrix **out);
 void tri_matrix_destroy(tri_matrix *matrix);
 /* Rows that tri_matrix_fill() wants to be given at once, or a multiple of it; the last ones may be less. */
 #define TRI_MATRIX_ROWS 256
-/* Packs rows [first, first + count) from w[count][channels]. */
-void tri_matrix_fill(tri_matrix *matrix, int threads, int64_t first, int64_t count, const float *w);
+/* Packs rows [first, first + count) from w[count][channels], the host's. */
+tri_status tri_matrix_fill(tri_matrix *matrix, int threads, int64_t first, int64_t count, const float *w);
 size_t tri_matrix_nbytes(const tri_matrix *matrix);
-/* One row back, as it is stored: what an embedding is. */
-void tri_matrix_row(const tri_matrix *matrix, int64_t row, float *out);
 
+/* All of the device. */
 typedef struct tri_matrix_call {
     const float *x, *bias; /* bias NULL: none */
     float *y;

@@ -33,7 +33,7 @@ static const tri_kernel_ops *const dnnl_rows[] = {TRI_DNNL_ROWS(ROW_ADDRESS) TRI
 static const tri_kernel_ops *const cpu_rows[] = {TRI_WINO_ROWS(ROW_ADDRESS) TRI_DNNL_ROWS(ROW_ADDRESS)
                                                      TRI_CPU_ROWS(ROW_ADDRESS) NULL};
 
-static const tri_kernel_ops *const gpu_rows[] = {TRI_GPU_ROWS(ROW_ADDRESS) NULL};
+static const tri_kernel_ops *const gpu_rows[] = {TRI_GPU_TOKEN_ROWS(ROW_ADDRESS) TRI_GPU_ROWS(ROW_ADDRESS) NULL};
 static const tri_kernel_ops *const token_rows[] = {TRI_TOKEN_ROWS(ROW_ADDRESS) TRI_CPU_ROWS(ROW_ADDRESS) NULL};
 
 /* Each but that of a GPU ends in the op's own reference. */

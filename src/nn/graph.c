@@ -135,6 +135,8 @@ void tri_graph_call_fill(tri_graph *graph, graph_op *op, uint64_t step, bool tra
                           .host = graph->host,
                           .spans = graph->spans,
                           .span_count = graph->span_count,
+                          .kept = graph->kept,
+                          .kept_each = graph->kept_count,
                           .kept_first = op->kept_first,
                           .training = training,
                           .loss_scale = graph->loss_scale,
@@ -166,10 +168,11 @@ void tri_graph_batch_set(tri_graph *graph, const tri_op_batch *batch)
     graph->batch_sums = *batch;
 }
 
-void tri_graph_spans_set(tri_graph *graph, const tri_place_span *spans, int count)
+void tri_graph_spans_set(tri_graph *graph, const tri_place_span *spans, int count, float *kept)
 {
     graph->spans = spans;
     graph->span_count = count;
+    graph->kept = kept;
 }
 
 int64_t tri_graph_kept_count(const tri_graph *graph)
@@ -241,7 +244,8 @@ tri_status tri_graph_forward(tri_graph *graph, const tri_batch *batch, uint64_t 
         TRI_TRY(tri_graph_others(graph));
         tri_graph_op_done(graph, op);
     }
-    tri_device_view_read(&graph->sums_view);
+    if (graph->span.has_loss)
+        tri_device_view_read(&graph->sums_view);
     slot->can_go_down = training;
     *sums = tri_graph_sums_host(graph);
     return TRI_OK;

@@ -77,9 +77,10 @@ void tri_graph_across_set(tri_graph *graph, const tri_op_ranks *across);
  * shards of its batch. A failure ends the run. */
 void tri_graph_batch_set(tri_graph *graph, const tri_op_batch *batch);
 
-/* Kind "tokens", before each run: which sequences its shards, one token each, go on. Borrowed until the run is over. */
-void tri_graph_spans_set(tri_graph *graph, const tri_place_span *spans, int count);
-/* Floats that a sequence keeps from run to run, where spans point to. */
+/* Kind "tokens", before each run: which sequences its shards, one token each, go on, and what these keep, in memory of
+ * the device: [sequences][tri_graph_kept_count()]. Borrowed until the run is over. */
+void tri_graph_spans_set(tri_graph *graph, const tri_place_span *spans, int count, float *kept);
+/* Floats that a sequence keeps from run to run. */
 int64_t tri_graph_kept_count(const tri_graph *graph);
 
 /* All gradients of the next backwards, so also those of parameters, are those of the loss times this; 1 at first. */

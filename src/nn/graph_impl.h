@@ -108,6 +108,7 @@ struct tri_graph {
     int64_t kept_count;          /* of a sequence */
     const tri_place_span *spans; /* [span_count] */
     int span_count;
+    float *kept; /* [sequences][kept_count] */
     int part_count, part_capacity;
     tri_tree_part parts[TRI_TREE_MAX_PARTS];
     float *grads[TRI_TREE_MAX_PARTS];

@@ -14,7 +14,7 @@
 
 #define ROWS 256 /* tokens of one walk, at most */
 
-/* Of an entry: packed, where ops want it so, else plain. */
+/* Of an entry: packed, where ops want it so, else plain; of the device. */
 typedef struct token_weights {
     tri_matrix *matrix;
     float *values;
@@ -27,13 +27,13 @@ struct tri_token_graph {
     tri_graph *graph;
     int head; /* entry of the vocabulary */
     int64_t words, width;
-    float *kept; /* [sequences][kept_each] */
-    int64_t kept_each;
-    float *last;   /* [ROWS][width]: what comes out of the graph */
-    float *ends;   /* [sequences][width] */
-    float *logits; /* [sequences][words] */
+    /* of the device: */
+    float *kept; /* [sequences][tri_graph_kept_count()] */
+    float *last; /* [ROWS][width]: what comes out of the graph */
+    float *ends; /* [sequences][width] */
     void *scratch;
-    tri_place_span *spans; /* of a walk, and its tokens */
+    tri_device_view logits; /* [sequences][words] */
+    tri_place_span *spans;  /* of a walk, and its tokens */
     int32_t tokens[ROWS], ones[ROWS];
     int64_t zeros[ROWS];
 };
@@ -43,7 +43,8 @@ struct tri_token_graph {
 static tri_status params_make(tri_token_graph *graph, const tri_model *model)
 {
     const tri_node *nodes = model->nodes.items;
-    TRI_TRY(tri_params_lay(model, NULL, tri_device_host(), &graph->params));
+    const tri_device *device = graph->config.device;
+    TRI_TRY(tri_params_lay(model, NULL, device, &graph->params));
     const tri_params *params = graph->params;
     graph->weights = tri_alloc_zero((size_t)params->entry_count, sizeof(*graph->weights));
     if (!graph->weights)
@@ -54,7 +55,8 @@ static tri_status params_make(tri_token_graph *graph, const tri_model *model)
         const int entry = params->of_model[nodes[n].param[0]];
         const tri_shape shape = params->entries[entry].shape;
         if (!graph->weights[entry].matrix)
-            TRI_TRY(tri_matrix_create(shape.dim[0], shape.dim[1], graph->config.dtype, &graph->weights[entry].matrix));
+            TRI_TRY(tri_matrix_create(device, shape.dim[0], shape.dim[1], graph->config.dtype,
+                                      &graph->weights[entry].matrix));
         graph->head = entry; /* the loss is the last one */
         graph->words = shape.dim[0];
         graph->width = shape.dim[1];
@@ -62,7 +64,7 @@ static tri_status params_make(tri_token_graph *graph, const tri_model *model)
     for (int e = 0; e < params->entry_count; e++) {
         if (graph->weights[e].matrix)
             continue;
-        graph->weights[e].values = tri_alloc_bulk((size_t)params->entries[e].count * sizeof(float));
+        graph->weights[e].values = tri_device_alloc(device, (size_t)params->entries[e].count * sizeof(float));
         if (!graph->weights[e].values)
             return TRI_ENOMEM;
     }
@@ -86,28 +88,61 @@ static tri_status matrix_load(tri_token_graph *graph, int entry, const tri_weigh
         int64_t count = units - first < TRI_MATRIX_ROWS ? units - first : TRI_MATRIX_ROWS;
         status = source->read(source->arg, param->name, first * channels, count * channels, rows);
         if (status == TRI_OK)
-            tri_matrix_fill(graph->weights[entry].matrix, graph->config.threads, first, count, rows);
+            status = tri_matrix_fill(graph->weights[entry].matrix, graph->config.threads, first, count, rows);
     }
     tri_free(rows);
     return status;
 }
 
+static tri_status values_load(tri_token_graph *graph, int entry, const tri_weights_source *source)
+{
+    const tri_param *param = &graph->params->entries[entry];
+    tri_device_view view;
+    tri_status status = tri_device_view_open(&view, graph->config.device, graph->weights[entry].values,
+                                             (size_t)param->count * sizeof(float));
+    if (status == TRI_OK)
+        status = source->read(source->arg, param->name, 0, param->count, view.host);
+    if (status == TRI_OK)
+        tri_device_view_write(&view);
+    tri_device_view_close(&view);
+    return status;
+}
+
 tri_status tri_token_graph_load(tri_token_graph *graph, const tri_weights_source *source)
 {
-    for (int e = 0; e < graph->params->entry_count; e++) {
-        const tri_param *param = &graph->params->entries[e];
-        TRI_TRY(graph->weights[e].matrix
-                    ? matrix_load(graph, e, source)
-                    : source->read(source->arg, param->name, 0, param->count, graph->weights[e].values));
-    }
+    for (int e = 0; e < graph->params->entry_count; e++)
+        TRI_TRY(graph->weights[e].matrix ? matrix_load(graph, e, source) : values_load(graph, e, source));
     return TRI_OK;
 }
 
 /* --- compiling --- */
 
+/* Kernels of the CPU that know the place of a token are of a kind of their own. */
+static const char *kernels_of(const tri_device *device)
+{
+    return strcmp(device->ops->kernels, "cpu") == 0 ? "tokens" : device->ops->kernels;
+}
+
+static tri_status memory_make(tri_token_graph *graph)
+{
+    const tri_device *device = graph->config.device;
+    const size_t sequences = (size_t)graph->config.sequences;
+    const size_t logits_nbytes = (size_t)graph->words * sequences * sizeof(float);
+    graph->kept = tri_device_alloc(device, (size_t)tri_graph_kept_count(graph->graph) * sequences * sizeof(float));
+    graph->last = tri_device_alloc(device, (size_t)graph->width * ROWS * sizeof(float));
+    graph->ends = tri_device_alloc(device, (size_t)graph->width * sequences * sizeof(float));
+    graph->scratch = tri_device_alloc(device, tri_matrix_scratch(graph->width, graph->config.sequences));
+    graph->spans = tri_alloc_zero(sequences, sizeof(*graph->spans));
+    float *logits = tri_device_alloc(device, logits_nbytes);
+    graph->logits = (tri_device_view){.device = device, .memory = logits};
+    if (!graph->kept || !graph->last || !graph->ends || !graph->scratch || !graph->spans || !logits)
+        return TRI_ENOMEM;
+    return tri_device_view_open(&graph->logits, device, logits, logits_nbytes);
+}
+
 static tri_status graph_make(tri_token_graph *graph, const tri_model *model)
 {
-    const tri_graph_config config = {.kind = "tokens",
+    const tri_graph_config config = {.kind = kernels_of(graph->config.device),
                                      .rows = 1,
                                      .shards = ROWS,
                                      .threads = graph->config.threads,
@@ -115,18 +150,9 @@ static tri_status graph_make(tri_token_graph *graph, const tri_model *model)
                                      .end_node = (int)model->nodes.count - 1};
     TRI_TRY(params_make(graph, model));
     TRI_TRY(tri_graph_compile(model, graph->params, &config, &graph->graph));
-    const size_t sequences = (size_t)graph->config.sequences;
-    graph->kept_each = tri_graph_kept_count(graph->graph);
-    graph->kept = tri_alloc_bulk((size_t)graph->kept_each * sequences * sizeof(float));
-    graph->last = tri_alloc_bulk((size_t)graph->width * ROWS * sizeof(float));
-    graph->ends = tri_alloc_bulk((size_t)graph->width * sequences * sizeof(float));
-    graph->logits = tri_alloc_bulk((size_t)graph->words * sequences * sizeof(float));
-    graph->scratch = tri_alloc_bulk(tri_matrix_scratch(graph->width, graph->config.sequences));
-    graph->spans = tri_alloc_zero(sequences, sizeof(*graph->spans));
+    TRI_TRY(memory_make(graph));
     for (int r = 0; r < ROWS; r++)
         graph->ones[r] = 1;
-    if (!graph->kept || !graph->last || !graph->ends || !graph->logits || !graph->scratch || !graph->spans)
-        return TRI_ENOMEM;
     tri_graph_hooks_set(graph->graph, &(tri_graph_hooks){.arg = graph, .bring = weights_bring});
     tri_graph_slot_enter(graph->graph, 0, &(tri_span_places){.out = graph->last});
     return TRI_OK;
@@ -148,6 +174,7 @@ tri_status tri_token_graph_compile(const tri_model *model, const tri_token_graph
     if (!graph)
         return TRI_ENOMEM;
     graph->config = *config;
+    graph->config.device = config->device ? config->device : tri_device_host();
     tri_status status = graph_make(graph, model);
     if (status != TRI_OK) {
         tri_token_graph_destroy(graph);
@@ -161,16 +188,21 @@ void tri_token_graph_destroy(tri_token_graph *graph)
 {
     if (!graph)
         return;
+    const tri_device *device = graph->config.device;
+    void *logits = graph->logits.memory;
     tri_graph_destroy(graph->graph);
     for (int e = 0; graph->weights && e < graph->params->entry_count; e++) {
         tri_matrix_destroy(graph->weights[e].matrix);
-        tri_free(graph->weights[e].values);
+        tri_device_free(device, graph->weights[e].values);
     }
     tri_params_destroy(graph->params);
-    void *all[] = {graph->weights, graph->kept,    graph->last,  graph->ends,
-                   graph->logits,  graph->scratch, graph->spans, graph};
+    tri_device_view_close(&graph->logits);
+    void *all[] = {graph->kept, graph->last, graph->ends, graph->scratch, logits};
     for (size_t i = 0; i < TRI_COUNT_OF(all); i++)
-        tri_free(all[i]);
+        tri_device_free(device, all[i]);
+    tri_free(graph->weights);
+    tri_free(graph->spans);
+    tri_free(graph);
 }
 
 int64_t tri_token_graph_words(const tri_token_graph *graph)
@@ -215,10 +247,8 @@ static void walk_fill(tri_token_graph *graph, const tri_token_span *spans, int c
         const tri_token_span *from = &spans[*span];
         int64_t left = from->count - *done, room = ROWS - w->rows, taken = left < room ? left : room;
         memcpy(graph->tokens + w->rows, from->tokens + *done, (size_t)taken * sizeof(*graph->tokens));
-        graph->spans[w->span_count] = (tri_place_span){.row = w->rows,
-                                                       .count = taken,
-                                                       .place = from->place + *done,
-                                                       .kept = graph->kept + from->sequence * graph->kept_each};
+        graph->spans[w->span_count] =
+            (tri_place_span){.row = w->rows, .count = taken, .place = from->place + *done, .sequence = from->sequence};
         w->ends[w->span_count++] = taken == left ? *span : -1;
         w->rows += taken;
         *done = taken == left ? 0 : *done + taken;
@@ -231,13 +261,13 @@ static tri_status walk_run(tri_token_graph *graph, const walk *w)
     const float(*sums)[4];
     const tri_batch batch = {
         .shards = (int)w->rows, .rows = graph->ones, .first_sample = graph->zeros, .input = graph->tokens};
-    tri_graph_spans_set(graph->graph, graph->spans, w->span_count);
+    tri_graph_spans_set(graph->graph, graph->spans, w->span_count, graph->kept);
     TRI_TRY(tri_graph_forward(graph->graph, &batch, 0, false, &sums));
     for (int s = 0; s < w->span_count; s++)
         if (w->ends[s] >= 0)
-            memcpy(graph->ends + w->ends[s] * graph->width,
-                   graph->last + (graph->spans[s].row + graph->spans[s].count - 1) * graph->width,
-                   (size_t)graph->width * sizeof(float));
+            tri_device_copy(graph->config.device, graph->ends + w->ends[s] * graph->width,
+                            graph->last + (graph->spans[s].row + graph->spans[s].count - 1) * graph->width,
+                            (size_t)graph->width * sizeof(float));
     return TRI_OK;
 }
 
@@ -252,10 +282,11 @@ tri_status tri_token_graph_run(tri_token_graph *graph, const tri_token_span *spa
         TRI_TRY(walk_run(graph, &w));
     }
     tri_matrix_apply(graph->weights[graph->head].matrix, &(tri_matrix_call){.x = graph->ends,
-                                                                            .y = graph->logits,
+                                                                            .y = graph->logits.memory,
                                                                             .scratch = graph->scratch,
                                                                             .rows = count,
                                                                             .threads = graph->config.threads});
-    *logits = graph->logits;
+    tri_device_view_read(&graph->logits);
+    *logits = graph->logits.host;
     return TRI_OK;
 }

@@ -15,7 +15,8 @@
 typedef struct tri_token_graph tri_token_graph;
 
 typedef struct tri_token_graph_config {
-    tri_dtype dtype; /* of the packed weights: f32 or bf16 */
+    const tri_device *device; /* in whose memory weights, and what sequences keep, lie; NULL: the host's. Outlives it */
+    tri_dtype dtype;          /* of the packed weights: f32 or bf16 */
     int threads;
     int sequences;  /* walked side by side, at most */
     int64_t places; /* tokens of a sequence, at most */
@@ -44,8 +45,9 @@ typedef struct tri_token_span {
     int64_t count; /* at least 1 */
     const int32_t *tokens;
 } tri_token_span;
-/* Walks them; each sequence at most once. (*logits)[i * words] are those after the last token of span i, the graph's
- * until the next run. TRI_EINVAL: a token outside of the vocabulary, a place outside of what was planned. */
+/* Walks them; each sequence at most once. (*logits)[i * words] are those after the last token of span i, the
+ * graph's, in memory of the host, until the next run. TRI_EINVAL: a token outside of the vocabulary, a place outside of
+ * what was planned. */
 tri_status tri_token_graph_run(tri_token_graph *graph, const tri_token_span *spans, int count, const float **logits);
 
 #endif

@@ -12,6 +12,7 @@ trireme generate $model --temperature hot
 trireme generate $model --temperature -1
 trireme generate $model --top-p 1.5
 trireme generate $model --dtype f16
+trireme generate $model --device gpu
 trireme generate $model --prompt-file nowhere
 trireme generate $model --prompt aaaaaaaaaa --context 9
 trireme generate $model --prompt a --context 9 --slide 10

@@ -46,6 +46,12 @@ static places_tile tile_find(const places_arg *v, int64_t tile)
     return (places_tile){span, first, tri_int64_min(v->step, span->count - first)};
 }
 
+/* What the op keeps of the span's sequence. */
+static float *kept_of(const places_arg *v, const tri_place_span *span)
+{
+    return v->call->kept + span->sequence * v->call->kept_each + v->call->kept_first;
+}
+
 /* --- keeping --- */
 
 static void keep_tile(void *arg, int64_t number)
@@ -60,7 +66,7 @@ static void keep_tile(void *arg, int64_t number)
         for (int64_t head = 0; head < h->keys; head++) {
             const float *key = v->x + (tile.span->row + r) * h->stride + (h->queries + head) * h->width;
             const float *value = key + h->keys * h->width;
-            float *kept = tile.span->kept + v->call->kept_first + head * run->values;
+            float *kept = kept_of(v, tile.span) + head * run->values;
             float *column = kept + place / nr * nr * h->width + place % nr;
             for (int64_t c = 0; c < h->width; c++) {
                 column[c * nr] = key[c];
@@ -82,7 +88,7 @@ static void attend_tile(void *arg, int64_t number)
     const tri_heads *h = &run->h;
     const places_tile tile = tile_find(v, number / h->keys);
     const int64_t key = number % h->keys;
-    const float *kept = tile.span->kept + v->call->kept_first + key * run->values;
+    const float *kept = kept_of(v, tile.span) + key * run->values;
     float *scores =
         (float *)v->call->scratch + tri_tile_worker() * INT64_C(1) * TRI_ATTENTION_QUERIES * TRI_ATTENTION_KEYS;
     for (int64_t head = key * h->group; head < (key + 1) * h->group; head++) {

@@ -74,7 +74,11 @@
     X(attention_dq_64)                                                                                                 \
     X(attention_dq_128)                                                                                                \
     X(attention_dkv_64)                                                                                                \
-    X(attention_dkv_128)
+    X(attention_dkv_128)                                                                                               \
+    X(token_rope)      /* turns queries and keys of tokens by their places */                                          \
+    X(token_positions) /* y = x + the row of a token's place */                                                        \
+    X(cache_write)     /* keys and values of tokens to the cache of their sequences */                                 \
+    X(cache_attention) /* of tokens x over the cache, heads y */
 
 #define TRI_GPU_KERNEL_ENUM(name) tri_gpu_kernel_##name,
 typedef enum tri_gpu_kernel { TRI_GPU_KERNELS(TRI_GPU_KERNEL_ENUM) TRI_GPU_KERNEL_COUNT } tri_gpu_kernel;
@@ -247,7 +251,7 @@ typedef struct tri_gpu_transpose_args {
 typedef struct tri_gpu_gather_args {
     tri_gpu_value y;
     const int32_t *index;
-    const float *table;
+    tri_gpu_value table;
     int64_t count, width, first, words; /* elements of y */
 } tri_gpu_gather_args;
 
@@ -504,5 +508,60 @@ typedef struct tri_gpu_attention_dq_args {
 typedef tri_gpu_attention_dq_args tri_gpu_attention_dkv_args;
 typedef tri_gpu_attention_dq_args tri_gpu_attention_dq_64_args, tri_gpu_attention_dq_128_args;
 typedef tri_gpu_attention_dq_args tri_gpu_attention_dkv_64_args, tri_gpu_attention_dkv_128_args;
+
+/* --- generation: rows are tokens of sequences, f32 --- */
+
+#define TRI_GPU_TOKENS 256 /* of one call, at most */
+
+/* Where each row stands. */
+typedef struct tri_gpu_tokens {
+    int32_t sequence[TRI_GPU_TOKENS], place[TRI_GPU_TOKENS];
+} tri_gpu_tokens;
+
+/* count: pairs in all; heads of a row, those that turn. */
+typedef struct tri_gpu_token_rope_args {
+    float *to;
+    const float *from;
+    int64_t count;
+    int heads, turned, half;
+    double frequency[TRI_GPU_HEAD / 2]; /* [half] */
+    tri_gpu_tokens tokens;
+} tri_gpu_token_rope_args;
+
+typedef struct tri_gpu_token_positions_args {
+    float *y;
+    const float *x, *table;
+    int64_t count, width; /* elements; of a row */
+    tri_gpu_tokens tokens;
+} tri_gpu_token_positions_args;
+
+#define TRI_GPU_PANEL 32 /* places whose keys lie beside each other, element by element */
+
+/* cache: from one sequence to the next `each` floats: keys [keys][places / PANEL][width][PANEL], then values
+ * [keys][places][width]. places: a multiple of PANEL. */
+typedef struct tri_gpu_cache {
+    float *data;
+    int64_t each, places, width;
+    int keys;
+} tri_gpu_cache;
+
+/* x [rows][queries + 2 keys][width]; count: elements of the keys of all rows. */
+typedef struct tri_gpu_cache_write_args {
+    tri_gpu_cache cache;
+    const float *x;
+    int64_t count;
+    int queries;
+    tri_gpu_tokens tokens;
+} tri_gpu_cache_write_args;
+
+/* y [rows][queries][width] */
+typedef struct tri_gpu_cache_attention_args {
+    tri_gpu_cache cache;
+    const float *x;
+    float *y;
+    float scale;
+    int queries;
+    tri_gpu_tokens tokens;
+} tri_gpu_cache_attention_args;
 
 #endif

@@ -12,3 +12,4 @@
 #include "kernel/gpu/norm.cu"
 #include "kernel/gpu/optim.cu"
 #include "kernel/gpu/pool.cu"
+#include "kernel/gpu/tokens.cu"

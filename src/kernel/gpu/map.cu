@@ -133,37 +133,11 @@ GPU_KERNEL(swiglu_back)
     }
 }
 
-/* Sine and cosine of an angle in double: quadrants, then Taylor's series up to 2^-53. */
-GPU_FN void rope_turn(double angle, float *cosine, float *sine)
-{
-    const double shifted = gpu_fma64(angle, 0.63661977236758138, 6755399441055744.0), n = shifted - 6755399441055744.0;
-    const double r = gpu_fma64(n, -6.123233995736766e-17, gpu_fma64(n, -1.5707963267948966, angle)), s = r * r;
-    double odd = -1.0 / 1307674368000.0, even = 1.0 / 87178291200.0;
-    odd = gpu_fma64(odd, s, 1.0 / 6227020800.0);
-    odd = gpu_fma64(odd, s, -1.0 / 39916800.0);
-    odd = gpu_fma64(odd, s, 1.0 / 362880.0);
-    odd = gpu_fma64(odd, s, -1.0 / 5040.0);
-    odd = gpu_fma64(odd, s, 1.0 / 120.0);
-    odd = gpu_fma64(odd, s, -1.0 / 6.0);
-    odd = gpu_fma64(odd * s, r, r);
-    even = gpu_fma64(-even, s, 1.0 / 479001600.0);
-    even = gpu_fma64(even, s, -1.0 / 3628800.0);
-    even = gpu_fma64(even, s, 1.0 / 40320.0);
-    even = gpu_fma64(even, s, -1.0 / 720.0);
-    even = gpu_fma64(even, s, 1.0 / 24.0);
-    even = gpu_fma64(even, s, -0.5);
-    even = gpu_fma64(even, s, 1.0);
-    const int quadrant = (int)((int64_t)n & 3);
-    const double c = quadrant & 1 ? odd : even, d = quadrant & 1 ? even : odd;
-    *cosine = (float)(quadrant == 1 || quadrant == 2 ? -c : c);
-    *sine = (float)(quadrant >= 2 ? -d : d);
-}
-
 GPU_KERNEL(rope_table)
 {
     const int64_t i = gpu_thread_x(), count = a.length * a.half;
     if (i < count) {
-        rope_turn((double)(i / a.half) * a.frequency[i % a.half], &a.table[i], &a.table[count + i]);
+        gpu_turn((double)(i / a.half) * a.frequency[i % a.half], &a.table[i], &a.table[count + i]);
     }
 }
 
@@ -214,7 +188,8 @@ GPU_KERNEL(gather)
         if (i < a.count) {
             const int32_t index = a.index[i / a.width];
             const int64_t word = index - a.first;
-            gpu_store(a.y, i, index >= 0 && word >= 0 && word < a.words ? a.table[word * a.width + i % a.width] : 0.0f);
+            const int there = index >= 0 && word >= 0 && word < a.words;
+            gpu_store(a.y, i, there ? gpu_load(a.table, word * a.width + i % a.width) : 0.0f);
         }
     }
 }

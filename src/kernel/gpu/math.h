@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * math.h: exp, log, tanh, erf and what activations are made of, in f32: the same bits on a GPU and on the host.
+ * math.h: exp, log, tanh, erf and what activations are made of, in f32, and sine and cosine: the same bits on a GPU and
+ * on the host.
  *
  * Range reduction and polynomials, fitted by least squares over Chebyshev points; only operations that IEEE 754 rounds.
  */
@@ -148,6 +149,32 @@ GPU_FN float gpu_map_slope(int op, float v)
     default:
         return v * (1.0f - v);
     }
+}
+
+/* Sine and cosine of an angle in double: quadrants, then Taylor's series up to 2^-53. */
+GPU_FN void gpu_turn(double angle, float *cosine, float *sine)
+{
+    const double shifted = gpu_fma64(angle, 0.63661977236758138, 6755399441055744.0), n = shifted - 6755399441055744.0;
+    const double r = gpu_fma64(n, -6.123233995736766e-17, gpu_fma64(n, -1.5707963267948966, angle)), s = r * r;
+    double odd = -1.0 / 1307674368000.0, even = 1.0 / 87178291200.0;
+    odd = gpu_fma64(odd, s, 1.0 / 6227020800.0);
+    odd = gpu_fma64(odd, s, -1.0 / 39916800.0);
+    odd = gpu_fma64(odd, s, 1.0 / 362880.0);
+    odd = gpu_fma64(odd, s, -1.0 / 5040.0);
+    odd = gpu_fma64(odd, s, 1.0 / 120.0);
+    odd = gpu_fma64(odd, s, -1.0 / 6.0);
+    odd = gpu_fma64(odd * s, r, r);
+    even = gpu_fma64(-even, s, 1.0 / 479001600.0);
+    even = gpu_fma64(even, s, -1.0 / 3628800.0);
+    even = gpu_fma64(even, s, 1.0 / 40320.0);
+    even = gpu_fma64(even, s, -1.0 / 720.0);
+    even = gpu_fma64(even, s, 1.0 / 24.0);
+    even = gpu_fma64(even, s, -0.5);
+    even = gpu_fma64(even, s, 1.0);
+    const int quadrant = (int)((int64_t)n & 3);
+    const double c = quadrant & 1 ? odd : even, d = quadrant & 1 ? even : odd;
+    *cosine = (float)(quadrant == 1 || quadrant == 2 ? -c : c);
+    *sine = (float)(quadrant >= 2 ? -d : d);
 }
 
 #endif

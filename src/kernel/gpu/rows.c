@@ -11,10 +11,11 @@
 
 tri_status tri_gpu_plan(const tri_op_desc *desc, tri_kernel *kernel)
 {
+    const int most = desc->places > 0 ? TRI_GPU_TOKENS : TRI_GPU_SHARDS;
     (void)kernel;
-    if (desc->max_shards > TRI_GPU_SHARDS) {
+    if (desc->max_shards > most) {
         return tri_fail(TRI_EUNSUPPORTED, "%s: want at most %d shards at once on a GPU, got %d", tri_op_name(desc->op),
-                        TRI_GPU_SHARDS, desc->max_shards);
+                        most, desc->max_shards);
     }
     return TRI_OK;
 }
@@ -197,8 +198,7 @@ static bool goes_wide(const tri_gpu_gemm_args *args, int64_t products)
            lies_wide(&args->a, args->m, args->k) && lies_wide(&args->b, args->n, args->k);
 }
 
-/* Our own kernel. */
-static void gemm_launch(const tri_op_call *call, const tri_gpu_gemm_args *args, int64_t shards)
+void tri_gpu_gemm_own(const tri_op_call *call, const tri_gpu_gemm_args *args, int64_t shards)
 {
     tri_gpu_gemm_args part = *args;
     const bool half = args->type != TRI_GPU_F32;
@@ -225,6 +225,6 @@ static void gemm_launch(const tri_op_call *call, const tri_gpu_gemm_args *args, 
 void tri_gpu_gemm(const tri_op_call *call, const tri_gpu_gemm_args *args, const void *bias, int64_t shards)
 {
     if (!tri_gpu_product_run(call, args, bias, shards)) {
-        gemm_launch(call, args, shards);
+        tri_gpu_gemm_own(call, args, shards);
     }
 }

@@ -48,6 +48,15 @@
     X(tri_gpu_row_vocab_join)                                                                                          \
     X(tri_gpu_row_vocab_sums)
 
+/* Before those of training, where desc.places says that a shard is a token of a sequence. */
+#define TRI_GPU_TOKEN_ROWS(X)                                                                                          \
+    X(tri_gpu_token_linear)                                                                                            \
+    X(tri_gpu_token_embedding)                                                                                         \
+    X(tri_gpu_token_positions)                                                                                         \
+    X(tri_gpu_token_rope)                                                                                              \
+    X(tri_gpu_token_attention)
+
+TRI_GPU_TOKEN_ROWS(TRI_ROW_DECLARE)
 TRI_GPU_ROWS(TRI_ROW_DECLARE)
 
 /* Launches `args` of the kernel of that name. */
@@ -125,13 +134,15 @@ void tri_gpu_ranks_gather(const tri_kernel *kernel, const tri_op_call *call, con
 /* Products: how many there are (shards), each with args->groups; in f32, or of values rounded to args->type. bias: that
  * of args in the type of c, which a library reads. */
 void tri_gpu_gemm(const tri_op_call *call, const tri_gpu_gemm_args *args, const void *bias, int64_t shards);
+/* The same by our own kernel, in which a row depends on nothing but itself. */
+void tri_gpu_gemm_own(const tri_op_call *call, const tri_gpu_gemm_args *args, int64_t shards);
 
 /* TRI_EUNSUPPORTED where a grid has no room for sums over this many rows of a shard, or for a product with this width.
  */
 tri_status tri_gpu_rows_check(const tri_op_desc *desc, int64_t rows);
 tri_status tri_gpu_width_check(const tri_op_desc *desc, int64_t width);
 
-/* TRI_EUNSUPPORTED where one call has more shards than launches have room for. */
+/* TRI_EUNSUPPORTED where one call has more shards, or tokens, than launches have room for. */
 tri_status tri_gpu_plan(const tri_op_desc *desc, tri_kernel *kernel);
 
 /* Floats of an embedding's scratch, about; tests set another one. */

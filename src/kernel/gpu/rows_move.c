@@ -135,7 +135,7 @@ static void embedding_forward(const tri_kernel *kernel, const tri_op_call *call)
     const tri_op_desc *desc = &kernel->desc;
     const tri_gpu_gather_args args = {.y = tri_gpu_output(kernel, call),
                                       .index = call->input[0],
-                                      .table = call->param[0],
+                                      .table = tri_gpu_value_make(call->param[0], TRI_F32),
                                       .count = tri_shape_count(desc->output) * call->shards,
                                       .width = desc->param[0].dim[1],
                                       .first = desc->attr.first,

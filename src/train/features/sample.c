@@ -57,7 +57,7 @@ static tri_status plan(tri_job *job, const tri_model *given, const tri_dataset_i
     }
     texts->places = job->rates.tokens > 0 ? job->rates.tokens : 1;
     tri_token_graph_config config = {
-        .dtype = TRI_F32, .threads = job->threads, .sequences = 1, .places = texts->places};
+        .device = job->device, .dtype = TRI_F32, .threads = job->threads, .sequences = 1, .places = texts->places};
     tri_status status = tri_token_graph_compile(given, &config, &texts->graph);
     tri_model_destroy(built);
     return status == TRI_OK ? TRI_OK : tri_fail_context(status, "train.sample_every");

@@ -85,16 +85,23 @@ static void wanted_make(bench *b, const char *text)
     tri_model_destroy(model);
 }
 
-static tri_token_graph *token_graph(bench *b, const char *text, tri_dtype dtype, int threads)
+static tri_token_graph *token_graph_on(const tri_device *device, bench *b, const char *text, tri_dtype dtype,
+                                       int threads)
 {
     tri_model *model = build(text, LENGTH);
-    tri_token_graph_config config = {.dtype = dtype, .threads = threads, .sequences = SEQUENCE, .places = LENGTH};
+    tri_token_graph_config config = {
+        .device = device, .dtype = dtype, .threads = threads, .sequences = SEQUENCE, .places = LENGTH};
     tri_token_graph *graph;
     OK(tri_token_graph_compile(model, &config, &graph));
     tri_model_destroy(model);
     OK(tri_token_graph_load(graph, &(tri_weights_source){params_read, b}));
     assert_int_equal(tri_token_graph_words(graph), WORDS);
     return graph;
+}
+
+static tri_token_graph *token_graph(bench *b, const char *text, tri_dtype dtype, int threads)
+{
+    return token_graph_on(NULL, b, text, dtype, threads);
 }
 
 static void bench_close(bench *b)
@@ -177,6 +184,33 @@ static void sequences_side_by_side_do_not_change_each_other(void **state)
     }
 }
 
+/* Prompts, then a token each, in memory that the host cannot touch. */
+static void a_fake_device_has_the_bits_of_the_host(void **state)
+{
+    tri_device *device;
+    (void)state;
+    OK(tri_device_open("fake", &device));
+    for (size_t m = 0; m < TRI_COUNT_OF(models); m++) {
+        bench b;
+        const tri_dtype dtype = m % 2 == 0 ? TRI_F32 : TRI_BF16;
+        wanted_make(&b, models[m]);
+        tri_token_graph *host = token_graph(&b, models[m], dtype, 1);
+        tri_token_graph *fake = token_graph_on(device, &b, models[m], dtype, 2);
+        for (int64_t place = 0; place < 40; place += place == 0 ? 38 : 1) {
+            const float *wanted, *found;
+            const int64_t count = place == 0 ? 38 : 1;
+            const tri_token_span spans[] = {{3, place, count, b.tokens[0] + place}, {1, place, count, b.tokens[1]}};
+            OK(tri_token_graph_run(host, spans, 2, &wanted));
+            OK(tri_token_graph_run(fake, spans, 2, &found));
+            assert_memory_equal(found, wanted, 2 * WORDS * sizeof(float));
+        }
+        tri_token_graph_destroy(host);
+        tri_token_graph_destroy(fake);
+        bench_close(&b);
+    }
+    tri_device_close(device);
+}
+
 static void what_does_not_fit_is_refused(void **state)
 {
     (void)state;
@@ -241,6 +275,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_token_at_a_time_has_the_logits_of_training),
         cmocka_unit_test(sequences_side_by_side_do_not_change_each_other),
+        cmocka_unit_test(a_fake_device_has_the_bits_of_the_host),
         cmocka_unit_test(what_does_not_fit_is_refused),
         cmocka_unit_test(other_models_are_refused_by_name),
         cmocka_unit_test(no_allocation_that_fails_is_lost),
