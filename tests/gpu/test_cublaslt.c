@@ -269,6 +269,22 @@ static void a_library_that_cannot_start_is_one_sentence(void **state)
     close_card();
 }
 
+static void a_card_without_room_for_the_probe_is_one_sentence(void **state)
+{
+    tri_kernel kernel;
+    (void)state;
+    open_card("");
+    const tri_op_desc desc = linear(TRI_F32, true);
+    setenv("FAKE_CUDA", "full", 1);
+    assert_int_equal(tri_kernel_plan("cuda", &desc, &kernel), TRI_ENOMEM);
+    unsetenv("FAKE_CUDA");
+    assert_non_null(strstr(tri_last_error(), "the card's memory is full"));
+    assert_non_null(
+        strstr(tri_last_error(), "while probing algorithms of cublasLt 13.1.0 (train.kernels=cuda_own needs"));
+    assert_int_equal(library()->choice_count, 0);
+    close_card();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -277,6 +293,7 @@ int main(void)
         cmocka_unit_test(algorithms_are_those_that_fit),
         cmocka_unit_test(what_does_not_fit_is_refused),
         cmocka_unit_test(a_library_that_cannot_start_is_one_sentence),
+        cmocka_unit_test(a_card_without_room_for_the_probe_is_one_sentence),
     };
     tri_cuda_image = NULL; /* the fake has its own */
     return cmocka_run_group_tests(tests, NULL, NULL);

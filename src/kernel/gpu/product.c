@@ -302,7 +302,8 @@ tri_status tri_gpu_product_plan(const tri_op_desc *desc, const tri_gpu_gemm_args
     }
     if (status != TRI_OK && status != TRI_EUNSUPPORTED) {
         tri_cublaslt_plan_destroy(library, choice.plan);
-        return status;
+        return tri_fail_context(
+            status, "while probing algorithms of %s (train.kernels=cuda_own needs no room for that)", library->name);
     }
     library->choices[library->choice_count++] = choice;
     return TRI_OK;
