@@ -122,6 +122,75 @@ void tri_device_fill(const tri_device *device, void *to, unsigned char byte, siz
         device->ops->fill(device, to, byte, nbytes);
 }
 
+/* --- copies beside kernels --- */
+
+void *tri_device_host_alloc(const tri_device *device, size_t nbytes)
+{
+    return device->ops->host_alloc ? device->ops->host_alloc(device, nbytes) : tri_alloc_bulk(nbytes);
+}
+
+void tri_device_host_free(const tri_device *device, void *memory)
+{
+    if (device->ops->host_free)
+        device->ops->host_free(device, memory);
+    else
+        tri_free(memory);
+}
+
+bool tri_device_host_pin(const tri_device *device, void *memory, size_t nbytes)
+{
+    return !device->ops->host_pin || device->ops->host_pin(device, memory, nbytes);
+}
+
+void tri_device_host_unpin(const tri_device *device, void *memory)
+{
+    if (device->ops->host_unpin)
+        device->ops->host_unpin(device, memory);
+}
+
+void tri_device_copy_out(const tri_device *device, void *to, const void *from, size_t nbytes)
+{
+    if (nbytes > 0)
+        (device->ops->copy_out ? device->ops->copy_out : device->ops->to_host)(device, to, from, nbytes);
+}
+
+void tri_device_copy_in(const tri_device *device, void *to, const void *from, size_t nbytes)
+{
+    if (nbytes > 0)
+        (device->ops->copy_in ? device->ops->copy_in : device->ops->from_host)(device, to, from, nbytes);
+}
+
+tri_status tri_device_event_create(const tri_device *device, tri_device_event *event)
+{
+    *event = (tri_device_event){0};
+    return device->ops->event_create ? device->ops->event_create(device, event) : TRI_OK;
+}
+
+void tri_device_event_destroy(const tri_device *device, tri_device_event *event)
+{
+    if (event->mark)
+        device->ops->event_destroy(device, event);
+    *event = (tri_device_event){0};
+}
+
+void tri_device_event_record(const tri_device *device, tri_device_event event, tri_device_queue queue)
+{
+    if (device->ops->event_record)
+        device->ops->event_record(device, event, queue);
+}
+
+void tri_device_event_order(const tri_device *device, tri_device_event event, tri_device_queue queue)
+{
+    if (device->ops->event_order)
+        device->ops->event_order(device, event, queue);
+}
+
+void tri_device_event_wait(const tri_device *device, tri_device_event event)
+{
+    if (device->ops->event_wait)
+        device->ops->event_wait(device, event);
+}
+
 /* --- views --- */
 
 tri_status tri_device_view_open(tri_device_view *view, const tri_device *device, void *memory, size_t nbytes)

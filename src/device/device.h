@@ -3,10 +3,10 @@
  * device.h: where the arrays of a run lie: a table of kinds of devices, and opened ones with their memory.
  *
  * Memory of a device is named by addresses. Only its own kernels and the copies below may use them; the host reads
- * and writes there where the kind says shares_host. Kernels, loops and copies of a device run one after the other, in
- * the order in which they were called. A call may return before its work is done, but has read by then what it reads of
- * the host; tri_device_to_host() returns when its bytes are there, and so behind all that came before it: it is how the
- * host waits.
+ * and writes there where the kind says shares_host. Kernels, loops and plain copies of a device are a queue, in the
+ * order in which they were called. tri_device_to_host() and tri_device_from_host() wait for all of it, and return when
+ * their bytes are there; the other calls may return before their work is done. A second queue copies beside the
+ * kernels; events order the two.
  */
 #ifndef TRI_DEVICE_DEVICE_H
 #define TRI_DEVICE_DEVICE_H
@@ -16,6 +16,13 @@
 #include <stddef.h>
 
 typedef struct tri_device tri_device;
+
+typedef enum tri_device_queue { TRI_QUEUE_KERNELS, TRI_QUEUE_COPIES, TRI_QUEUE_COUNT } tri_device_queue;
+
+/* A mark in a queue. Of zeros: none. */
+typedef struct tri_device_event {
+    void *mark; /* the kind's own */
+} tri_device_event;
 
 typedef struct tri_device_ops {
     const char *name;
@@ -38,6 +45,18 @@ typedef struct tri_device_ops {
     void (*to_host)(const tri_device *device, void *to, const void *from, size_t nbytes);
     void (*from_host)(const tri_device *device, void *to, const void *from, size_t nbytes);
     void (*fill)(const tri_device *device, void *to, unsigned char byte, size_t nbytes);
+    /* The functions of these names below. All NULL: copies are made at once, and no event is needed. */
+    void *(*host_alloc)(const tri_device *device, size_t nbytes);
+    void (*host_free)(const tri_device *device, void *memory);
+    bool (*host_pin)(const tri_device *device, void *memory, size_t nbytes);
+    void (*host_unpin)(const tri_device *device, void *memory);
+    void (*copy_out)(const tri_device *device, void *to, const void *from, size_t nbytes);
+    void (*copy_in)(const tri_device *device, void *to, const void *from, size_t nbytes);
+    tri_status (*event_create)(const tri_device *device, tri_device_event *event);
+    void (*event_destroy)(const tri_device *device, tri_device_event *event);
+    void (*event_record)(const tri_device *device, tri_device_event event, tri_device_queue queue);
+    void (*event_order)(const tri_device *device, tri_device_event event, tri_device_queue queue);
+    void (*event_wait)(const tri_device *device, tri_device_event event);
     /* What the bits of its kernels depend on, in words: "cuda, compute capability 9.0". NULL: they are the host's. */
     const char *(*arithmetic)(const tri_device *device);
     /* Of a kind whose kernels run on the host's processor: where these find its memory. NULL: at its address. */
@@ -72,6 +91,28 @@ void tri_device_copy(const tri_device *device, void *to, const void *from, size_
 void tri_device_to_host(const tri_device *device, void *to, const void *from, size_t nbytes);
 void tri_device_from_host(const tri_device *device, void *to, const void *from, size_t nbytes);
 void tri_device_fill(const tri_device *device, void *to, unsigned char byte, size_t nbytes);
+
+/* --- copies beside kernels --- */
+
+/* Memory of the host that these copies can reach: zeroed, page-locked on a card. NULL when memory is out. */
+void *tri_device_host_alloc(const tri_device *device, size_t nbytes);
+void tri_device_host_free(const tri_device *device, void *memory); /* NULL does nothing */
+/* Makes memory that is there already such memory, until unpin; false: the driver refuses. */
+bool tri_device_host_pin(const tri_device *device, void *memory, size_t nbytes);
+void tri_device_host_unpin(const tri_device *device, void *memory);
+/* In TRI_QUEUE_COPIES: they run beside kernels, behind what came before them in that queue. The host's side is memory
+ * of the two calls above and stays as it is until an event behind the copy was waited for. */
+void tri_device_copy_out(const tri_device *device, void *to, const void *from, size_t nbytes);
+void tri_device_copy_in(const tri_device *device, void *to, const void *from, size_t nbytes);
+
+tri_status tri_device_event_create(const tri_device *device, tri_device_event *event);
+void tri_device_event_destroy(const tri_device *device, tri_device_event *event); /* of zeros: does nothing */
+/* The event is what was queued there so far, in place of what it was before. */
+void tri_device_event_record(const tri_device *device, tri_device_event event, tri_device_queue queue);
+/* What is queued there from now on waits for the event; one that was never recorded is over. */
+void tri_device_event_order(const tri_device *device, tri_device_event event, tri_device_queue queue);
+/* The host waits for it. Any thread may call this and all above. */
+void tri_device_event_wait(const tri_device *device, tri_device_event event);
 
 /* For kernels and loops that run on the host's processor, and nobody else: where they find memory of the device. Not of
  * one whose memory the host cannot reach. */

@@ -2,11 +2,14 @@
  *
  * fake_cuda.c: a libcuda.so.1 that runs kernels by the emulator: found by the same dlopen (LD_LIBRARY_PATH).
  *
- * Streams are lazy: work is done when the stream is waited for, so that who reads too early reads what was there
- * before. It brings the kernels along, so that a program that was built without nvcc trains on it too. FAKE_CUDA names
- * faults: no_kernels, no_card, old_driver, old_card, no_start, full (the 2nd allocation), and sticky (the
- * 2nd launch fails and so does every call after it).
+ * Streams are lazy: work is done when somebody waits, and what streams do beside each other comes in an order that
+ * FAKE_CUDA_SEED draws: a copy that no event orders reads too early or too late. An asynchronous copy must name pinned
+ * memory of the host. It brings the kernels along, so that a program that was built without nvcc trains on it too.
+ * FAKE_CUDA names faults: no_kernels, no_card, old_driver, old_card, no_start, no_pin, full (the 2nd allocation), and
+ * sticky (the 2nd launch fails and so does every call after it).
  */
+#include <malloc.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,27 +18,52 @@
 #include "gpu/emulator.h"
 #include "gpu/fake_cuda.h"
 
-#define MOST_WORK  1024
-#define CARD_NAME  "Emulated card"
-#define ERROR_SICK 700
-#define EXPORT     __attribute__((visibility("default")))
+#define MOST_WORK     4096 /* of a stream, before it begins by itself */
+#define MOST_STREAMS  16
+#define MOST_PINNED   4096
+#define CARD_NAME     "Emulated card"
+#define ERROR_INVALID 1
+#define ERROR_PINNED  712 /* already */
+#define ERROR_SICK    700
+#define EXPORT        __attribute__((visibility("default")))
+
+enum { LAUNCH, COPY, FILL, CALL, MARK, AWAIT };
+enum { LATE, EARLY, MIXED, STYLES }; /* when work runs that nobody waits for */
+
+struct cuda_event_object {
+    int64_t recorded, over; /* how often */
+    cuda_stream stream;     /* of the last time */
+    int uses;               /* in streams */
+    int destroyed;
+};
 
 typedef struct work {
-    int kind; /* 0: launch, 1: copy, 2: fill, 3: call */
+    int kind;
     tri_gpu_launch launch;
-    void (*run)(void *arg); /* 3; arg: to */
+    void (*run)(void *arg); /* CALL; arg: to */
     void *to;
     const void *from; /* owned, where it came from the host */
     int owned;
     unsigned char byte;
     size_t nbytes;
+    cuda_event event; /* MARK, AWAIT */
+    int64_t number;
 } work;
 
 struct cuda_stream_object {
-    work list[MOST_WORK];
-    int count;
+    int open;
+    work list[MOST_WORK]; /* a ring */
+    int first, count;
 };
 
+static struct cuda_stream_object streams[MOST_STREAMS]; /* the first: the default one */
+static struct {
+    const char *memory;
+    size_t nbytes;
+} pinned[MOST_PINNED];
+static int pinned_count;
+static pthread_mutex_t mutex = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP; /* all above, and the emulator */
+static uint64_t seed;
 static cuda_result sick; /* what every call gives from now on */
 static int allocations, launches;
 
@@ -43,6 +71,12 @@ static int has(const char *fault)
 {
     const char *faults = getenv("FAKE_CUDA");
     return faults && strcmp(faults, fault) == 0;
+}
+
+static void stop(const char *why)
+{
+    fprintf(stderr, "fake libcuda: %s\n", why);
+    abort();
 }
 
 static void *copied(const void *from, size_t nbytes)
@@ -54,39 +88,163 @@ static void *copied(const void *from, size_t nbytes)
     return to;
 }
 
-static void run_all(cuda_stream stream)
+/* --- streams --- */
+
+static uint64_t draw(void)
 {
-    for (int i = 0; i < stream->count; i++) {
-        work *w = &stream->list[i];
-        if (w->kind == 0 && tri_emulator_launch(&w->launch) != TRI_OK) {
-            fprintf(stderr, "fake libcuda: %s\n", tri_last_error());
-            abort();
-        }
-        if (w->kind == 1)
-            memcpy(w->to, w->from, w->nbytes);
-        if (w->kind == 2)
-            memset(w->to, w->byte, w->nbytes);
-        if (w->kind == 3)
-            w->run(w->to);
-        if (w->kind == 0)
-            free((void *)(uintptr_t)w->launch.args);
-        if (w->owned)
-            free((void *)(uintptr_t)w->from);
-    }
-    stream->count = 0;
+    seed = seed * 6364136223846793005u + 1442695040888963407u;
+    return seed >> 33;
 }
 
+static void event_release(cuda_event event)
+{
+    if (event->destroyed && event->uses == 0)
+        free(event);
+}
+
+static int can_run(const struct cuda_stream_object *stream)
+{
+    const work *w = &stream->list[stream->first];
+    return stream->count > 0 && (w->kind != AWAIT || w->event->over >= w->number);
+}
+
+static void run_one(cuda_stream stream)
+{
+    work *w = &stream->list[stream->first];
+    if (w->kind == LAUNCH && tri_emulator_launch(&w->launch) != TRI_OK)
+        stop(tri_last_error());
+    if (w->kind == LAUNCH)
+        free((void *)(uintptr_t)w->launch.args);
+    if (w->kind == COPY)
+        memcpy(w->to, w->from, w->nbytes);
+    if (w->kind == FILL)
+        memset(w->to, w->byte, w->nbytes);
+    if (w->kind == CALL)
+        w->run(w->to);
+    if (w->kind == MARK && w->event->over < w->number)
+        w->event->over = w->number;
+    if (w->owned)
+        free((void *)(uintptr_t)w->from);
+    if (w->event) {
+        w->event->uses--;
+        event_release(w->event);
+    }
+    stream->first = (stream->first + 1) % MOST_WORK;
+    stream->count--;
+}
+
+/* The stream whose next piece of work runs while somebody waits for `wanted`; NULL: none can. */
+static cuda_stream pick(cuda_stream wanted, int style)
+{
+    cuda_stream others[MOST_STREAMS];
+    int count = 0;
+    for (int i = 0; i < MOST_STREAMS; i++)
+        if (&streams[i] != wanted && can_run(&streams[i]))
+            others[count++] = &streams[i];
+    const int own = can_run(wanted);
+    if (count == 0)
+        return own ? wanted : NULL;
+    if (own && (style == LATE || (style == MIXED && draw() % 2 == 0)))
+        return wanted;
+    return others[draw() % (uint64_t)count];
+}
+
+/* event NULL: until the stream is empty. */
+static void run_until(cuda_stream stream, const struct cuda_event_object *event)
+{
+    const int64_t number = event ? event->recorded : 0;
+    const int style = (int)(draw() % STYLES);
+    while (event ? event->over < number : stream->count > 0) {
+        cuda_stream next = pick(stream, style);
+        if (!next)
+            stop("streams wait for each other");
+        run_one(next);
+    }
+}
+
+/* Of calls that queue: the mutex is held. */
 static cuda_result add(cuda_stream stream, work w)
 {
-    if (stream->count == MOST_WORK)
-        run_all(stream);
-    stream->list[stream->count++] = w;
+    if (!stream)
+        stream = &streams[0];
+    while (stream->count == MOST_WORK)
+        run_until(stream, NULL);
+    if (w.event)
+        w.event->uses++;
+    stream->list[(stream->first + stream->count++) % MOST_WORK] = w;
     return sick;
+}
+
+static cuda_result queue(cuda_stream stream, work w)
+{
+    pthread_mutex_lock(&mutex);
+    const cuda_result result = add(stream, w);
+    pthread_mutex_unlock(&mutex);
+    return result;
 }
 
 void fake_cuda_call(cuda_stream stream, void (*run)(void *arg), void *arg)
 {
-    (void)add(stream, (work){.kind = 3, .run = run, .to = arg});
+    (void)queue(stream, (work){.kind = CALL, .run = run, .to = arg});
+}
+
+/* Whether work that was queued names [memory, memory + nbytes); launches do not say. */
+static int in_use(const char *memory, size_t nbytes)
+{
+    for (int s = 0; s < MOST_STREAMS; s++)
+        for (int i = 0; i < streams[s].count; i++) {
+            const work *w = &streams[s].list[(streams[s].first + i) % MOST_WORK];
+            const char *to = w->to, *from = w->from;
+            if (w->nbytes > 0 && ((to < memory + nbytes && memory < to + w->nbytes) ||
+                                  (from && from < memory + nbytes && memory < from + w->nbytes)))
+                return 1;
+        }
+    return 0;
+}
+
+/* --- pinned memory --- */
+
+/* The number of the range that has any of these bytes; -1: none has. */
+static int pinned_find(const char *memory, size_t nbytes)
+{
+    for (int i = 0; i < pinned_count; i++)
+        if (memory < pinned[i].memory + pinned[i].nbytes && pinned[i].memory < memory + nbytes)
+            return i;
+    return -1;
+}
+
+static int is_pinned(const char *memory, size_t nbytes)
+{
+    const int i = pinned_find(memory, nbytes);
+    return i >= 0 && memory >= pinned[i].memory && memory + nbytes <= pinned[i].memory + pinned[i].nbytes;
+}
+
+static cuda_result pin(const char *memory, size_t nbytes)
+{
+    pthread_mutex_lock(&mutex);
+    cuda_result result = pinned_find(memory, nbytes) >= 0 ? ERROR_PINNED : sick;
+    if (pinned_count == MOST_PINNED)
+        stop("too much pinned memory");
+    if (result == 0) {
+        pinned[pinned_count].memory = memory;
+        pinned[pinned_count++].nbytes = nbytes;
+    }
+    pthread_mutex_unlock(&mutex);
+    return result;
+}
+
+static cuda_result unpin(const char *memory)
+{
+    pthread_mutex_lock(&mutex);
+    const int i = pinned_find(memory, 1);
+    cuda_result result = i >= 0 && pinned[i].memory == memory ? sick : ERROR_INVALID;
+    if (result == 0) {
+        if (in_use(memory, pinned[i].nbytes))
+            stop("a copy still uses pinned memory that is freed");
+        pinned[i] = pinned[--pinned_count];
+    }
+    pthread_mutex_unlock(&mutex);
+    return result;
 }
 
 /* Each with the arguments of its row. */
@@ -114,7 +272,9 @@ cuda_result cuDriverGetVersion(int *version)
 
 cuda_result cuGetErrorString(cuda_result result, const char **text)
 {
-    *text = result == ERROR_SICK ? "an illegal memory access was encountered" : "unknown error";
+    *text = result == ERROR_SICK      ? "an illegal memory access was encountered"
+            : result == ERROR_INVALID ? "invalid argument"
+                                      : "unknown error";
     return 0;
 }
 
@@ -193,22 +353,78 @@ cuda_result cuModuleGetFunction(cuda_function *function, cuda_module module, con
 
 cuda_result cuStreamCreate(cuda_stream *stream, unsigned flags)
 {
+    const char *drawn = getenv("FAKE_CUDA_SEED");
     (void)flags;
-    *stream = calloc(1, sizeof(**stream));
+    pthread_mutex_lock(&mutex);
+    seed = drawn ? strtoull(drawn, NULL, 10) : 1;
+    *stream = NULL;
+    for (int i = 1; i < MOST_STREAMS && !*stream; i++)
+        if (!streams[i].open)
+            *stream = &streams[i];
+    if (*stream)
+        (*stream)->open = 1;
+    pthread_mutex_unlock(&mutex);
     return *stream ? 0 : CUDA_OUT_OF_MEMORY;
 }
 
 cuda_result cuStreamDestroy_v2(cuda_stream stream)
 {
-    run_all(stream);
-    free(stream);
+    pthread_mutex_lock(&mutex);
+    run_until(stream, NULL);
+    stream->open = 0;
+    pthread_mutex_unlock(&mutex);
     return 0;
 }
 
 cuda_result cuStreamSynchronize(cuda_stream stream)
 {
+    pthread_mutex_lock(&mutex);
     if (sick == 0)
-        run_all(stream);
+        run_until(stream ? stream : &streams[0], NULL);
+    pthread_mutex_unlock(&mutex);
+    return sick;
+}
+
+cuda_result cuEventCreate(cuda_event *event, unsigned flags)
+{
+    (void)flags;
+    *event = calloc(1, sizeof(**event));
+    return *event ? sick : CUDA_OUT_OF_MEMORY;
+}
+
+cuda_result cuEventDestroy_v2(cuda_event event)
+{
+    pthread_mutex_lock(&mutex);
+    event->destroyed = 1;
+    event_release(event);
+    pthread_mutex_unlock(&mutex);
+    return 0;
+}
+
+cuda_result cuEventRecord(cuda_event event, cuda_stream stream)
+{
+    pthread_mutex_lock(&mutex);
+    event->stream = stream;
+    const cuda_result result = add(stream, (work){.kind = MARK, .event = event, .number = ++event->recorded});
+    pthread_mutex_unlock(&mutex);
+    return result;
+}
+
+cuda_result cuStreamWaitEvent(cuda_stream stream, cuda_event event, unsigned flags)
+{
+    (void)flags;
+    pthread_mutex_lock(&mutex);
+    const cuda_result result = add(stream, (work){.kind = AWAIT, .event = event, .number = event->recorded});
+    pthread_mutex_unlock(&mutex);
+    return result;
+}
+
+cuda_result cuEventSynchronize(cuda_event event)
+{
+    pthread_mutex_lock(&mutex);
+    if (sick == 0)
+        run_until(event->stream, event);
+    pthread_mutex_unlock(&mutex);
     return sick;
 }
 
@@ -223,30 +439,88 @@ cuda_result cuMemAlloc_v2(cuda_memory *memory, size_t nbytes)
 
 cuda_result cuMemFree_v2(cuda_memory memory)
 {
-    free((void *)(uintptr_t)memory);
+    void *bytes = (void *)(uintptr_t)memory;
+    pthread_mutex_lock(&mutex);
+    if (sick == 0 && in_use(bytes, malloc_usable_size(bytes)))
+        stop("work still uses memory that is freed");
+    pthread_mutex_unlock(&mutex);
+    free(bytes);
+    return sick;
+}
+
+cuda_result cuMemHostAlloc(void **memory, size_t nbytes, unsigned flags)
+{
+    (void)flags;
+    *memory = malloc(nbytes);
+    if (!*memory)
+        return CUDA_OUT_OF_MEMORY;
+    memset(*memory, 0xff, nbytes);
+    return pin(*memory, nbytes);
+}
+
+cuda_result cuMemFreeHost(void *memory)
+{
+    const cuda_result result = unpin(memory);
+    if (result == 0)
+        free(memory);
+    return result;
+}
+
+cuda_result cuMemHostRegister_v2(void *memory, size_t nbytes, unsigned flags)
+{
+    (void)flags;
+    return has("no_pin") ? ERROR_INVALID : pin(memory, nbytes);
+}
+
+cuda_result cuMemHostUnregister(void *memory)
+{
+    return unpin(memory);
+}
+
+static cuda_result queue_pinned(cuda_stream stream, const void *host, work w)
+{
+    pthread_mutex_lock(&mutex);
+    const cuda_result result = is_pinned(host, w.nbytes) ? add(stream, w) : ERROR_INVALID;
+    pthread_mutex_unlock(&mutex);
+    return result;
+}
+
+/* What it reads of the host is read; it is written when the default stream is waited for. */
+cuda_result cuMemcpyHtoD_v2(cuda_memory to, const void *from, size_t nbytes)
+{
+    return queue(
+        NULL,
+        (work){.kind = COPY, .to = (void *)(uintptr_t)to, .from = copied(from, nbytes), .owned = 1, .nbytes = nbytes});
+}
+
+cuda_result cuMemcpyDtoH_v2(void *to, cuda_memory from, size_t nbytes)
+{
+    pthread_mutex_lock(&mutex);
+    memcpy(to, (void *)(uintptr_t)from, nbytes);
+    pthread_mutex_unlock(&mutex);
     return sick;
 }
 
 cuda_result cuMemcpyHtoDAsync_v2(cuda_memory to, const void *from, size_t nbytes, cuda_stream stream)
 {
-    return add(
-        stream,
-        (work){.kind = 1, .to = (void *)(uintptr_t)to, .from = copied(from, nbytes), .owned = 1, .nbytes = nbytes});
+    return queue_pinned(stream, from,
+                        (work){.kind = COPY, .to = (void *)(uintptr_t)to, .from = from, .nbytes = nbytes});
 }
 
 cuda_result cuMemcpyDtoHAsync_v2(void *to, cuda_memory from, size_t nbytes, cuda_stream stream)
 {
-    return add(stream, (work){.kind = 1, .to = to, .from = (void *)(uintptr_t)from, .nbytes = nbytes});
+    return queue_pinned(stream, to, (work){.kind = COPY, .to = to, .from = (void *)(uintptr_t)from, .nbytes = nbytes});
 }
 
 cuda_result cuMemcpyDtoDAsync_v2(cuda_memory to, cuda_memory from, size_t nbytes, cuda_stream stream)
 {
-    return cuMemcpyDtoHAsync_v2((void *)(uintptr_t)to, from, nbytes, stream);
+    return queue(stream,
+                 (work){.kind = COPY, .to = (void *)(uintptr_t)to, .from = (void *)(uintptr_t)from, .nbytes = nbytes});
 }
 
 cuda_result cuMemsetD8Async(cuda_memory to, unsigned char byte, size_t nbytes, cuda_stream stream)
 {
-    return add(stream, (work){.kind = 2, .to = (void *)(uintptr_t)to, .byte = byte, .nbytes = nbytes});
+    return queue(stream, (work){.kind = FILL, .to = (void *)(uintptr_t)to, .byte = byte, .nbytes = nbytes});
 }
 
 cuda_result cuLaunchKernel(cuda_function function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
@@ -260,9 +534,10 @@ cuda_result cuLaunchKernel(cuda_function function, unsigned grid_x, unsigned gri
         return 1;
     if (has("sticky") && ++launches >= 2)
         sick = ERROR_SICK;
-    return add(stream, (work){.launch = {.kernel = kernel,
-                                         .grid = {grid_x, grid_y, grid_z},
-                                         .threads = (int)block_x,
-                                         .args = copied(args[0], nbytes),
-                                         .args_nbytes = nbytes}});
+    return queue(stream, (work){.kind = LAUNCH,
+                                .launch = {.kernel = kernel,
+                                           .grid = {grid_x, grid_y, grid_z},
+                                           .threads = (int)block_x,
+                                           .args = copied(args[0], nbytes),
+                                           .args_nbytes = nbytes}});
 }

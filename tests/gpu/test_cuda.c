@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * test_cuda.c: the CUDA device on the fake libcuda: copies and launches in order on a lazy stream, an op by its row;
- * and one sentence for each thing that may be wrong.
+ * test_cuda.c: the CUDA device on the fake libcuda: copies and launches in order on a lazy stream, copies beside
+ * kernels with and without each event, an op by its row; and one sentence for each thing that may be wrong.
  *
  * test_cuda FAULT SENTENCE: FAULT is that of FAKE_CUDA, or "none".
  */
@@ -11,6 +11,7 @@
 
 #include <cmocka.h>
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -60,6 +61,104 @@ static void work_runs_in_order(void **state)
     assert_true(y[0] == 0 && y[COUNT - 1] == 0);
     tri_device_free(&device, a);
     tri_device_free(&device, b);
+    tri_device_cuda.close(&device);
+}
+
+/* --- copies beside kernels --- */
+
+enum { KERNEL_THEN_OUT, OUT_THEN_KERNEL, OUT_THEN_HOST, IN_THEN_KERNEL, EVENTS };
+
+/* An event between two queues, or a queue and the host (TRI_QUEUE_COUNT), unless it is the one that is left out. */
+static void edge(const tri_device *device, tri_device_event event, tri_device_queue from, tri_device_queue to,
+                 bool left_out)
+{
+    if (left_out)
+        return;
+    tri_device_event_record(device, event, from);
+    if (to == TRI_QUEUE_COUNT)
+        tri_device_event_wait(device, event);
+    else
+        tri_device_event_order(device, event, to);
+}
+
+/* x goes in and is doubled, comes out, and is tripled: *out is what came out. Whether all is as it should be. */
+static bool copies_are_right(int seed, int left_out)
+{
+    char text[16];
+    tri_device device;
+    tri_device_event event[EVENTS];
+    snprintf(text, sizeof(text), "%d", seed);
+    setenv("FAKE_CUDA_SEED", text, 1);
+    open_card(&device);
+    const size_t nbytes = COUNT * sizeof(float);
+    float *x = tri_device_host_alloc(&device, nbytes), *y = tri_device_host_alloc(&device, nbytes);
+    float *a = tri_device_alloc(&device, nbytes), last[COUNT];
+    assert_true(x && y && a);
+    for (int i = 0; i < EVENTS; i++)
+        assert_int_equal(tri_device_event_create(&device, &event[i]), TRI_OK);
+    for (int i = 0; i < COUNT; i++)
+        x[i] = (float)(i + 1);
+    tri_device_copy_in(&device, a, x, nbytes);
+    edge(&device, event[IN_THEN_KERNEL], TRI_QUEUE_COPIES, TRI_QUEUE_KERNELS, left_out == IN_THEN_KERNEL);
+    tri_gpu_scale(tri_gpu_queue_of(&device), a, 2, COUNT);
+    edge(&device, event[KERNEL_THEN_OUT], TRI_QUEUE_KERNELS, TRI_QUEUE_COPIES, left_out == KERNEL_THEN_OUT);
+    tri_device_copy_out(&device, y, a, nbytes);
+    edge(&device, event[OUT_THEN_KERNEL], TRI_QUEUE_COPIES, TRI_QUEUE_KERNELS, left_out == OUT_THEN_KERNEL);
+    tri_gpu_scale(tri_gpu_queue_of(&device), a, 3, COUNT);
+    edge(&device, event[OUT_THEN_HOST], TRI_QUEUE_COPIES, TRI_QUEUE_COUNT, left_out == OUT_THEN_HOST);
+    bool right = true;
+    for (int i = 0; i < COUNT; i++)
+        right = right && y[i] == (float)(2 * (i + 1));
+    tri_device_to_host(&device, last, a, nbytes);
+    for (int i = 0; i < COUNT; i++)
+        right = right && last[i] == (float)(6 * (i + 1));
+    for (int i = 0; i < EVENTS; i++)
+        tri_device_event_destroy(&device, &event[i]);
+    tri_device_free(&device, a);
+    tri_device_host_free(&device, x);
+    tri_device_host_free(&device, y);
+    tri_device_cuda.close(&device);
+    return right;
+}
+
+#define SEEDS 24
+
+static void copies_beside_kernels_need_their_events(void **state)
+{
+    (void)state;
+    for (int left_out = 0; left_out <= EVENTS; left_out++) {
+        int wrong = 0;
+        for (int seed = 0; seed < SEEDS; seed++)
+            wrong += !copies_are_right(seed, left_out);
+        if (left_out < EVENTS && wrong == 0)
+            fail_msg("no seed shows that event %d is left out", left_out);
+        if (left_out == EVENTS)
+            assert_int_equal(wrong, 0);
+    }
+    unsetenv("FAKE_CUDA_SEED");
+}
+
+static void memory_of_the_host_is_pinned_where_it_lies(void **state)
+{
+    static float x[COUNT], y[COUNT];
+    tri_device device;
+    tri_device_event event;
+    (void)state;
+    open_card(&device);
+    float *a = tri_device_alloc(&device, sizeof(x));
+    assert_int_equal(tri_device_event_create(&device, &event), TRI_OK);
+    assert_true(tri_device_host_pin(&device, x, sizeof(x)));
+    assert_false(tri_device_host_pin(&device, x + 1, sizeof(float)));
+    x[COUNT - 1] = 7;
+    tri_device_to_host(&device, y, a, sizeof(y));
+    tri_device_copy_in(&device, a, x, sizeof(x));
+    tri_device_event_record(&device, event, TRI_QUEUE_COPIES);
+    tri_device_event_wait(&device, event);
+    tri_device_host_unpin(&device, x);
+    tri_device_to_host(&device, y, a, sizeof(y));
+    assert_memory_equal(x, y, sizeof(x));
+    tri_device_event_destroy(&device, &event);
+    tri_device_free(&device, a);
     tri_device_cuda.close(&device);
 }
 
@@ -157,6 +256,8 @@ static void a_fault_is_one_sentence(void **state)
         assert_string_equal(tri_last_error(), sentence);
         return;
     }
+    if (strcmp(fault, "unpinned") == 0)
+        tri_device_copy_out(&device, calloc(16, sizeof(float)), a, 64);
     tri_gpu_scale(tri_gpu_queue_of(&device), a, 2, 16);
     tri_gpu_scale(tri_gpu_queue_of(&device), b, 2, 16);
     fail_msg("want '%s', and nothing failed", sentence);
@@ -166,6 +267,8 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(work_runs_in_order),
+        cmocka_unit_test(copies_beside_kernels_need_their_events),
+        cmocka_unit_test(memory_of_the_host_is_pinned_where_it_lies),
         cmocka_unit_test(norms_come_to_the_host),
         cmocka_unit_test(an_op_runs_by_its_row),
         cmocka_unit_test(cards_are_listed),

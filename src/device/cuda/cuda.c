@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cuda.c: a card as a device: its primary context, one stream, the module of kernels. All work goes through the stream,
- * in order; the host waits in to_host alone.
+ * cuda.c: a card as a device: its primary context, a stream for each queue, the module of kernels. Streams are
+ * non-blocking: neither waits for the other, nor for the default stream, through which the synchronous copies go.
  */
 #include "device/cuda/cuda.h"
 
@@ -39,7 +39,7 @@ typedef struct cuda_state {
     cuda_device card;
     cuda_context context;
     cuda_module module;
-    cuda_stream stream;
+    cuda_stream streams[TRI_QUEUE_COUNT];
     char arithmetic[96];
     cuda_function kernels[TRI_LAUNCH_KERNELS]; /* found when first launched */
 } cuda_state;
@@ -106,7 +106,8 @@ static tri_status cuda_launch(void *arg, const tri_gpu_launch *launch)
     if (!*kernel)
         must(s, launch->symbol, s->calls->module_function(kernel, s->module, launch->symbol));
     must(s, launch->symbol,
-         s->calls->launch(*kernel, x, y, z, (unsigned)launch->threads, 1, 1, 0, s->stream, args, NULL));
+         s->calls->launch(*kernel, x, y, z, (unsigned)launch->threads, 1, 1, 0, s->streams[TRI_QUEUE_KERNELS], args,
+                          NULL));
     return TRI_OK;
 }
 
@@ -131,7 +132,8 @@ static tri_status open_card(cuda_state *s)
     result = result == 0 ? s->calls->context_retain(&s->context, s->card) : result;
     result = result == 0 ? s->calls->context_set(s->context) : result;
     result = result == 0 ? s->calls->module_load(&s->module, image) : result;
-    result = result == 0 ? s->calls->stream_create(&s->stream, CUDA_STREAM_NON_BLOCKING) : result;
+    for (int q = 0; q < TRI_QUEUE_COUNT; q++)
+        result = result == 0 ? s->calls->stream_create(&s->streams[q], CUDA_STREAM_NON_BLOCKING) : result;
     if (result != 0)
         return tri_fail(TRI_EUNSUPPORTED, "cuda:%d: cannot open %s: %s", s->index, card.name,
                         tri_cuda_text(s->calls, result));
@@ -144,8 +146,9 @@ static void cuda_close(tri_device *device)
     if (s && s->context) {
         tri_cublaslt_close(s->queue.library);
         (void)s->calls->context_set(s->context);
-        if (s->stream)
-            (void)s->calls->stream_destroy(s->stream);
+        for (int q = 0; q < TRI_QUEUE_COUNT; q++)
+            if (s->streams[q])
+                (void)s->calls->stream_destroy(s->streams[q]);
         if (s->module)
             (void)s->calls->module_unload(s->module);
         (void)s->calls->context_release(s->card);
@@ -174,10 +177,15 @@ static tri_status cuda_open(tri_device *device)
 static tri_status cuda_library_open(tri_device *device)
 {
     cuda_state *s = device->state;
-    TRI_TRY(tri_cublaslt_open(s->calls, s->index, s->context, s->stream, &s->queue.library));
+    TRI_TRY(tri_cublaslt_open(s->calls, s->index, s->context, s->streams[TRI_QUEUE_KERNELS], &s->queue.library));
     const size_t used = strlen(s->arithmetic);
     snprintf(s->arithmetic + used, sizeof(s->arithmetic) - used, ", %s", s->queue.library->name);
     return TRI_OK;
+}
+
+static void queue_wait(const cuda_state *s, tri_device_queue queue)
+{
+    must(s, "cuStreamSynchronize", s->calls->stream_wait(s->streams[queue]));
 }
 
 static void *cuda_alloc(const tri_device *device, size_t nbytes)
@@ -191,7 +199,8 @@ static void *cuda_alloc(const tri_device *device, size_t nbytes)
         return NULL;
     }
     must(s, "cuMemAlloc", result);
-    must(s, "cuMemsetD8Async", s->calls->memory_fill(memory, 0, wanted, s->stream));
+    must(s, "cuMemsetD8Async", s->calls->memory_fill(memory, 0, wanted, s->streams[TRI_QUEUE_KERNELS]));
+    queue_wait(s, TRI_QUEUE_KERNELS); /* it is zeroed for copies too */
     return (void *)(uintptr_t)memory;
 }
 
@@ -200,38 +209,123 @@ static void cuda_free(const tri_device *device, void *memory)
     if (!memory)
         return;
     const cuda_state *s = enter(device);
-    must(s, "cuStreamSynchronize", s->calls->stream_wait(s->stream)); /* who uses it may still run */
+    queue_wait(s, TRI_QUEUE_KERNELS); /* who uses it may still run */
+    queue_wait(s, TRI_QUEUE_COPIES);
     must(s, "cuMemFree", s->calls->memory_free(address(memory)));
 }
 
 static void cuda_copy(const tri_device *device, void *to, const void *from, size_t nbytes)
 {
     const cuda_state *s = enter(device);
-    if (nbytes > 0)
-        must(s, "cuMemcpyDtoDAsync", s->calls->copy_within(address(to), address(from), nbytes, s->stream));
+    must(s, "cuMemcpyDtoDAsync",
+         s->calls->copy_within(address(to), address(from), nbytes, s->streams[TRI_QUEUE_KERNELS]));
 }
 
 static void cuda_to_host(const tri_device *device, void *to, const void *from, size_t nbytes)
 {
     const cuda_state *s = enter(device);
-    if (nbytes > 0)
-        must(s, "cuMemcpyDtoHAsync", s->calls->copy_to_host(to, address(from), nbytes, s->stream));
-    must(s, "cuStreamSynchronize", s->calls->stream_wait(s->stream));
+    queue_wait(s, TRI_QUEUE_KERNELS);
+    must(s, "cuMemcpyDtoH", s->calls->copy_to_host_now(to, address(from), nbytes));
 }
 
-/* Pageable memory has been read when the call returns. */
+/* The call has read pageable memory when it returns, but may not have written it yet. */
 static void cuda_from_host(const tri_device *device, void *to, const void *from, size_t nbytes)
 {
     const cuda_state *s = enter(device);
-    if (nbytes > 0)
-        must(s, "cuMemcpyHtoDAsync", s->calls->copy_from_host(address(to), from, nbytes, s->stream));
+    queue_wait(s, TRI_QUEUE_KERNELS);
+    must(s, "cuMemcpyHtoD", s->calls->copy_from_host_now(address(to), from, nbytes));
+    must(s, "cuStreamSynchronize", s->calls->stream_wait(NULL));
 }
 
 static void cuda_fill(const tri_device *device, void *to, unsigned char byte, size_t nbytes)
 {
     const cuda_state *s = enter(device);
-    if (nbytes > 0)
-        must(s, "cuMemsetD8Async", s->calls->memory_fill(address(to), byte, nbytes, s->stream));
+    must(s, "cuMemsetD8Async", s->calls->memory_fill(address(to), byte, nbytes, s->streams[TRI_QUEUE_KERNELS]));
+}
+
+/* --- copies beside kernels --- */
+
+static void *cuda_host_alloc(const tri_device *device, size_t nbytes)
+{
+    const cuda_state *s = enter(device);
+    const size_t wanted = nbytes > 0 ? nbytes : 1;
+    void *memory = NULL;
+    const cuda_result result = s->calls->host_alloc(&memory, wanted, CUDA_HOST_PORTABLE);
+    if (result == CUDA_OUT_OF_MEMORY) {
+        (void)tri_fail(TRI_ENOMEM, "cuda:%d: cannot pin %zu bytes of the host's memory: %s", s->index, nbytes,
+                       tri_cuda_text(s->calls, result));
+        return NULL;
+    }
+    must(s, "cuMemHostAlloc", result);
+    memset(memory, 0, wanted);
+    return memory;
+}
+
+static void cuda_host_free(const tri_device *device, void *memory)
+{
+    if (!memory)
+        return;
+    const cuda_state *s = enter(device);
+    queue_wait(s, TRI_QUEUE_COPIES);
+    must(s, "cuMemFreeHost", s->calls->host_free(memory));
+}
+
+static bool cuda_host_pin(const tri_device *device, void *memory, size_t nbytes)
+{
+    const cuda_state *s = enter(device);
+    return s->calls->host_register(memory, nbytes, CUDA_HOST_PORTABLE) == 0;
+}
+
+static void cuda_host_unpin(const tri_device *device, void *memory)
+{
+    const cuda_state *s = enter(device);
+    queue_wait(s, TRI_QUEUE_COPIES);
+    must(s, "cuMemHostUnregister", s->calls->host_unregister(memory));
+}
+
+static void cuda_copy_out(const tri_device *device, void *to, const void *from, size_t nbytes)
+{
+    const cuda_state *s = enter(device);
+    must(s, "cuMemcpyDtoHAsync", s->calls->copy_to_host(to, address(from), nbytes, s->streams[TRI_QUEUE_COPIES]));
+}
+
+static void cuda_copy_in(const tri_device *device, void *to, const void *from, size_t nbytes)
+{
+    const cuda_state *s = enter(device);
+    must(s, "cuMemcpyHtoDAsync", s->calls->copy_from_host(address(to), from, nbytes, s->streams[TRI_QUEUE_COPIES]));
+}
+
+static tri_status cuda_event_create(const tri_device *device, tri_device_event *event)
+{
+    const cuda_state *s = enter(device);
+    cuda_event mark = NULL;
+    must(s, "cuEventCreate", s->calls->event_create(&mark, CUDA_EVENT_BLOCKING_SYNC | CUDA_EVENT_DISABLE_TIMING));
+    event->mark = mark;
+    return TRI_OK;
+}
+
+static void cuda_event_destroy(const tri_device *device, tri_device_event *event)
+{
+    const cuda_state *s = enter(device);
+    must(s, "cuEventDestroy", s->calls->event_destroy(event->mark));
+}
+
+static void cuda_event_record(const tri_device *device, tri_device_event event, tri_device_queue queue)
+{
+    const cuda_state *s = enter(device);
+    must(s, "cuEventRecord", s->calls->event_record(event.mark, s->streams[queue]));
+}
+
+static void cuda_event_order(const tri_device *device, tri_device_event event, tri_device_queue queue)
+{
+    const cuda_state *s = enter(device);
+    must(s, "cuStreamWaitEvent", s->calls->stream_order(s->streams[queue], event.mark, 0));
+}
+
+static void cuda_event_wait(const tri_device *device, tri_device_event event)
+{
+    const cuda_state *s = enter(device);
+    must(s, "cuEventSynchronize", s->calls->event_wait(event.mark));
 }
 
 static const char *cuda_arithmetic(const tri_device *device)
@@ -252,5 +346,16 @@ const tri_device_ops tri_device_cuda = {
     .to_host = cuda_to_host,
     .from_host = cuda_from_host,
     .fill = cuda_fill,
+    .host_alloc = cuda_host_alloc,
+    .host_free = cuda_host_free,
+    .host_pin = cuda_host_pin,
+    .host_unpin = cuda_host_unpin,
+    .copy_out = cuda_copy_out,
+    .copy_in = cuda_copy_in,
+    .event_create = cuda_event_create,
+    .event_destroy = cuda_event_destroy,
+    .event_record = cuda_event_record,
+    .event_order = cuda_event_order,
+    .event_wait = cuda_event_wait,
     .arithmetic = cuda_arithmetic,
 };

@@ -20,8 +20,8 @@ tri_status tri_cuda_cards(tri_cuda_card *cards, int capacity, int *count, int *d
 /* The module of kernels that is part of this build; NULL: it was built without. Tests set another one. */
 extern const void *tri_cuda_image;
 
-/* Memory and one stream of a card; its state begins with the queue that takes launches. A call of the driver that fails
- * ends the process in one line, but for memory that is out: nothing on a card can be trusted after it. */
+/* Memory and two streams of a card; its state begins with the queue that takes launches. A call of the driver that
+ * fails ends the process in one line, but for memory that is out: nothing on a card can be trusted after it. */
 extern const tri_device_ops tri_device_cuda;
 
 #endif

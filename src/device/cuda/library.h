@@ -20,6 +20,7 @@ typedef struct cuda_context_object *cuda_context;
 typedef struct cuda_module_object *cuda_module;
 typedef struct cuda_function_object *cuda_function;
 typedef struct cuda_stream_object *cuda_stream;
+typedef struct cuda_event_object *cuda_event;
 
 enum {
     CUDA_OUT_OF_MEMORY = 2,
@@ -27,7 +28,10 @@ enum {
     CUDA_ATTRIBUTE_SMS = 16,
     CUDA_ATTRIBUTE_MAJOR = 75,
     CUDA_ATTRIBUTE_MINOR = 76,
-    CUDA_STREAM_NON_BLOCKING = 1
+    CUDA_STREAM_NON_BLOCKING = 1,
+    CUDA_EVENT_BLOCKING_SYNC = 1, /* who waits for it sleeps */
+    CUDA_EVENT_DISABLE_TIMING = 2,
+    CUDA_HOST_PORTABLE = 1 /* pinned for all contexts */
 };
 
 /* symbol, name here, arguments */
@@ -51,6 +55,17 @@ enum {
     X(cuStreamSynchronize, stream_wait, (cuda_stream stream))                                                          \
     X(cuMemAlloc_v2, memory_alloc, (cuda_memory * memory, size_t nbytes))                                              \
     X(cuMemFree_v2, memory_free, (cuda_memory memory))                                                                 \
+    X(cuMemHostAlloc, host_alloc, (void **memory, size_t nbytes, unsigned flags))                                      \
+    X(cuMemFreeHost, host_free, (void *memory))                                                                        \
+    X(cuMemHostRegister_v2, host_register, (void *memory, size_t nbytes, unsigned flags))                              \
+    X(cuMemHostUnregister, host_unregister, (void *memory))                                                            \
+    X(cuEventCreate, event_create, (cuda_event * event, unsigned flags))                                               \
+    X(cuEventDestroy_v2, event_destroy, (cuda_event event))                                                            \
+    X(cuEventRecord, event_record, (cuda_event event, cuda_stream stream))                                             \
+    X(cuEventSynchronize, event_wait, (cuda_event event))                                                              \
+    X(cuStreamWaitEvent, stream_order, (cuda_stream stream, cuda_event event, unsigned flags))                         \
+    X(cuMemcpyHtoD_v2, copy_from_host_now, (cuda_memory to, const void *from, size_t nbytes))                          \
+    X(cuMemcpyDtoH_v2, copy_to_host_now, (void *to, cuda_memory from, size_t nbytes))                                  \
     X(cuMemcpyHtoDAsync_v2, copy_from_host, (cuda_memory to, const void *from, size_t nbytes, cuda_stream stream))     \
     X(cuMemcpyDtoHAsync_v2, copy_to_host, (void *to, cuda_memory from, size_t nbytes, cuda_stream stream))             \
     X(cuMemcpyDtoDAsync_v2, copy_within, (cuda_memory to, cuda_memory from, size_t nbytes, cuda_stream stream))        \
