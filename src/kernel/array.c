@@ -28,6 +28,31 @@ static void cpu_square_blocks(const tri_device *device, int threads, const float
     tri_vector_square_blocks(threads, tri_device_mapped(device, x), count, tri_device_mapped(device, blocks));
 }
 
+static float leaves_sum(const float *leaves, int64_t stride, int64_t count)
+{
+    return count == 1
+               ? *leaves
+               : leaves_sum(leaves, stride, count / 2) + leaves_sum(leaves + count / 2 * stride, stride, count / 2);
+}
+
+static void cpu_fold(const tri_device *device, const float *leaves, int64_t stride, int64_t count,
+                     const tri_tree_part *parts, int part_count, float *const *out)
+{
+    const float *from = tri_device_mapped(device, leaves);
+    for (int p = 0; p < part_count; p++) {
+        float *to = tri_device_mapped(device, out[p]);
+        for (int64_t i = 0; i < count; i++)
+            to[i] = leaves_sum(from + parts[p].first * stride + i, stride, parts[p].count);
+    }
+}
+
+static void cpu_fill(const tri_device *device, float *out, float value, int64_t count)
+{
+    float *to = tri_device_mapped(device, out);
+    for (int64_t i = 0; i < count; i++)
+        to[i] = value;
+}
+
 static void gpu_add(const tri_device *device, int threads, float *out, const float *a, const float *b, int64_t count)
 {
     (void)threads;
@@ -49,9 +74,30 @@ static void gpu_square_blocks(const tri_device *device, int threads, const float
     tri_gpu_squares(tri_gpu_queue_of(device), x, count, blocks);
 }
 
+static void gpu_fold(const tri_device *device, const float *leaves, int64_t stride, int64_t count,
+                     const tri_tree_part *parts, int part_count, float *const *out)
+{
+    tri_gpu_fold(tri_gpu_queue_of(device), leaves, stride, count, parts, part_count, out, 1.0f, false);
+}
+
+static void gpu_fill(const tri_device *device, float *out, float value, int64_t count)
+{
+    tri_gpu_fill(tri_gpu_queue_of(device), out, value, count);
+}
+
 static const tri_array_ops rows[] = {
-    {.kernels = "cpu", .add = cpu_add, .add_half = cpu_add_half, .square_blocks = cpu_square_blocks},
-    {.kernels = "cuda", .add = gpu_add, .add_half = gpu_add_half, .square_blocks = gpu_square_blocks},
+    {.kernels = "cpu",
+     .add = cpu_add,
+     .add_half = cpu_add_half,
+     .square_blocks = cpu_square_blocks,
+     .fold = cpu_fold,
+     .fill = cpu_fill},
+    {.kernels = "cuda",
+     .add = gpu_add,
+     .add_half = gpu_add_half,
+     .square_blocks = gpu_square_blocks,
+     .fold = gpu_fold,
+     .fill = gpu_fill},
 };
 
 static const tri_array_ops *row_of(const tri_device *device)
@@ -76,6 +122,17 @@ void tri_array_add_half(const tri_device *device, int threads, tri_dtype dtype, 
 void tri_array_square_blocks(const tri_device *device, int threads, const float *x, int64_t count, double *blocks)
 {
     row_of(device)->square_blocks(device, threads, x, count, blocks);
+}
+
+void tri_array_fold(const tri_device *device, const float *leaves, int64_t stride, int64_t count,
+                    const tri_tree_part *parts, int part_count, float *const *out)
+{
+    row_of(device)->fold(device, leaves, stride, count, parts, part_count, out);
+}
+
+void tri_array_fill(const tri_device *device, float *out, float value, int64_t count)
+{
+    row_of(device)->fill(device, out, value, count);
 }
 
 /* --- ops --- */

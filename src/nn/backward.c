@@ -9,29 +9,30 @@
 #include "kernel/array.h"
 #include "nn/graph_impl.h"
 
-/* T(first, first + count) of one column, count a power of two. */
-static float column_sum(const tri_graph *graph, int column, int64_t first, int64_t count)
+/* Shards of a part that have rows. */
+static float shards_count(const tri_graph *graph, const tri_tree_part *part)
 {
-    const float(*sums)[TRI_LOSS_COLUMNS] = tri_graph_sums_host(graph);
-    if (count == 1)
-        return column == TRI_TAIL_SHARDS ? (float)(graph->batch.rows[first] > 0) : sums[first][column];
-    return column_sum(graph, column, first, count / 2) + column_sum(graph, column, first + count / 2, count / 2);
+    int64_t count = 0;
+    for (int64_t s = part->first; s < part->first + part->count; s++)
+        count += graph->batch.rows[s] > 0;
+    return (float)count;
 }
 
+/* On the device, which may not have computed the sums yet. */
 static tri_status tails_write(tri_graph *graph)
 {
-    static const int columns[] = {TRI_TAIL_LOSS, TRI_TAIL_WEIGHT, TRI_TAIL_RIGHT, TRI_TAIL_SHARDS};
     const tri_params *params = graph->params;
+    const tri_device *device = params->device;
     float *tails[TRI_TREE_MAX_PARTS];
     for (int p = 0; p < graph->part_count && !graph->placed; p++)
         tails[p] = graph->grads[p] + tri_params_grad_count(params);
     if (graph->placed)
         TRI_TRY(graph->hooks.place(graph->hooks.arg, tri_params_tail(params), tails));
+    tri_array_fold(device, &tri_graph_sums(graph)[0][0], TRI_LOSS_COLUMNS, TRI_TAIL_SHARDS, graph->parts,
+                   graph->part_count, tails);
     for (int p = 0; p < graph->part_count; p++) {
-        float tail[TRI_PARAMS_TAIL] = {0};
-        for (size_t c = 0; c < TRI_COUNT_OF(columns); c++)
-            tail[columns[c]] = column_sum(graph, columns[c], graph->parts[p].first, graph->parts[p].count);
-        tri_device_from_host(params->device, tails[p], tail, sizeof(tail));
+        tri_array_fill(device, tails[p] + TRI_TAIL_SHARDS, shards_count(graph, &graph->parts[p]), 1);
+        tri_array_fill(device, tails[p] + TRI_TAIL_SHARDS + 1, 0, TRI_PARAMS_TAIL - TRI_TAIL_SHARDS - 1);
     }
     return TRI_OK;
 }

@@ -244,9 +244,11 @@ tri_status tri_graph_forward(tri_graph *graph, const tri_batch *batch, uint64_t 
         TRI_TRY(tri_graph_others(graph));
         tri_graph_op_done(graph, op);
     }
+    slot->can_go_down = training;
+    if (!sums)
+        return TRI_OK;
     if (graph->span.has_loss)
         tri_device_view_read(&graph->sums_view);
-    slot->can_go_down = training;
     *sums = tri_graph_sums_host(graph);
     return TRI_OK;
 }

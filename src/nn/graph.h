@@ -86,8 +86,8 @@ int64_t tri_graph_kept_count(const tri_graph *graph);
 /* All gradients of the next backwards, so also those of parameters, are those of the loss times this; 1 at first. */
 void tri_graph_loss_scale(tri_graph *graph, float scale);
 
-/* Runs all kernels up to the loss. sums[shard] = {loss, weight, right, 0} per shard, NULL without a loss. The batch is
- * borrowed until backward is over. TRI_EINVAL when training without gradients set, or with parts that do not cover the
+/* Runs all kernels up to the loss. sums[shard] = {loss, weight, right, 0} per shard, NULL without a loss; sums NULL:
+ * nobody reads them, and the host does not wait for the device. The batch is borrowed until backward is over. TRI_EINVAL when training without gradients set, or with parts that do not cover the
  * shards. */
 tri_status tri_graph_forward(tri_graph *graph, const tri_batch *batch, uint64_t step, bool training,
                              const float (**sums)[4]);

@@ -245,13 +245,13 @@ static void chunk_enter(const pipe_chunk *chunk, int micro)
 static tri_status go_up(const pipe_run *run, pipe_chunk *chunk, int m)
 {
     const pipe_micro *micro = &run->p->micros[m];
-    const float(*sums)[4];
+    const float(*sums)[4] = NULL; /* read in an evaluation */
     tri_batch batch = micro_batch(run, chunk, micro);
     TRI_TRY(buffer_take(run->p, item_of(&chunk->out, m)));
     int64_t start_ns = tri_now_ns();
     buffer_arrive(item_of(&chunk->in, m));
     chunk_enter(chunk, m);
-    TRI_TRY(tri_graph_forward(chunk->graph, &batch, run->step, run->training, &sums));
+    TRI_TRY(tri_graph_forward(chunk->graph, &batch, run->step, run->training, run->training ? NULL : &sums));
     if (sums)
         memcpy(run->p->sums + micro->first, sums, (size_t)micro->count * sizeof(*sums));
     run->p->times.forward += slot_seconds(run, chunk, m, TRI_EVENT_STAGE_UP, start_ns);

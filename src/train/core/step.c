@@ -97,10 +97,9 @@ static tri_status run_shards(tri_job *job, const tri_loader_batch *loaded, int64
         .input = (const char *)loaded->input + (size_t)first * job->input_nbytes,
         .target = (const char *)loaded->target + (size_t)first * job->target_nbytes,
     };
-    const float(*sums)[4];
     int64_t mark_ns = tri_now_ns();
     TRI_TRY(tri_graph_grads_set(job->graph, part_count, parts, grads));
-    TRI_TRY(tri_graph_forward(job->graph, &batch, (uint64_t)job->step, true, &sums));
+    TRI_TRY(tri_graph_forward(job->graph, &batch, (uint64_t)job->step, true, NULL));
     TRI_TRY(tri_job_settle(job)); /* what no kernel reads */
     job->record.forward += lap_of(job, "forward", &mark_ns) - job->settling_s - waited(job);
     job->settling_s = 0;
@@ -261,9 +260,11 @@ static tri_status sums_make(tri_job *job, const tri_loader_batch *loaded, tri_sy
     int64_t mark_ns = tri_now_ns();
     TRI_TRY(job->ahead ? job->sync->ops->wait(job->sync, tri_params_tail(job->params), slice)
                        : job->sync->ops->finish(job->sync, slice));
+    const double computing = (double)job->sync->computing_ns / 1e9; /* 0 where kernels end with their call */
     TRI_TRY(control_is_early(job) ? tri_job_control_wait(job) : tri_job_control_sum(job));
     TRI_TRY(tri_job_sums_meet(job));
-    job->record.comm += lap_of(job, "waiting", &mark_ns);
+    job->record.backward += computing;
+    job->record.comm += lap_of(job, "waiting", &mark_ns) - computing;
     return TRI_OK;
 }
 
