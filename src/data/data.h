@@ -16,6 +16,7 @@
 #include "base/containers.h"
 #include "base/options.h"
 #include "base/runtime.h"
+#include "device/device.h"
 
 #define tri_data_format_words(W)                                                                                       \
     W(TRI_DATA_AUTO, "auto")                                                                                           \
@@ -357,7 +358,8 @@ typedef struct tri_loader_batch {
     const int64_t *first_sample; /* [shards] number of the first sample within the global batch */
     const void *input;           /* [shards * rows_max, sample...], f32 (i32 for integer tokens), padded with zeros */
     const void *target;          /* i32 or f32 */
-    uint64_t marks;              /* of the samples that were put into it (tri_sampler_mark); 0: none is wanted */
+    const void *input_there, *target_there; /* the same for kernels of setup->device; NULL: they read the host's */
+    uint64_t marks; /* of the samples that were put into it (tri_sampler_mark); 0: none is wanted */
     /* What it took the caller's thread: it waited for whoever prepares it, and could have gone on; it prepared it
      * itself, processor time. What is left of the call it was stopped, had no core, or waited for a disk. */
     int64_t waited_ns, prepared_ns;
@@ -383,6 +385,9 @@ typedef struct tri_loader_setup {
     tri_held *held; /* borrowed: has the samples of an earlier loader, of any parts, and keeps those of this one when it
                      * is closed; NULL: all are read, and go with it */
     tri_loader_crew crew;
+    /* Whose kernels read the batches: each is copied there as soon as it is prepared, beside what the device does, and
+     * work that is queued behind tri_loader_next() finds it. NULL: they read the host's memory. */
+    const tri_device *device;
 } tri_loader_setup;
 
 /* Reads this worker's parts into memory (as stored: bytes stay bytes; of setup->held what is missing), closes nothing;

@@ -7,7 +7,8 @@
  * reported with their batch.) Where a core is free for it, a thread fills a
  * ring of prefetch + 1 slots: one is the caller's, the others wait for it. Where none is, such a thread would only stop
  * the others in the middle of a product: there the crew prepares each batch when it is asked for. A batch is a pure
- * function of its step: nothing depends on who asks or where it began. Nothing is allocated after open.
+ * function of its step: nothing depends on who asks or where it began. A device whose kernels cannot read the host's
+ * memory has a twin of each slot. Nothing is allocated after open.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -19,6 +20,7 @@
 #include "data/held.h"
 #include "data/images/image.h"
 #include "data/normalize.h"
+#include "data/twin.h"
 #include "data/workers.h"
 #include "tensor/label.h"
 
@@ -34,6 +36,7 @@ typedef struct loader_slot {
     int32_t *rows;
     int64_t *first_sample;
     unsigned char *input, *target;
+    tri_twin twin;
     uint64_t *marks;   /* [tiles] of the samples in each */
     int64_t *indices;  /* [shards * rows_max] of the samples; NULL: none are mixed */
     tri_status status; /* of the first sample that could not be drawn */
@@ -55,6 +58,10 @@ struct tri_loader {
     int64_t *part_first;                               /* [shard_count + 1] of each part in held->places */
     loader_slot *slots;
     int64_t slot_count;
+    bool ahead;               /* a thread prepares batches; else the crew does */
+    const tri_device *device; /* that reads batches in its own memory, or NULL */
+    loader_slot *lent;        /* the caller's, where there is a device */
+    int64_t parts_taken;
     tri_thread *thread;
     tri_workers *workers; /* help the thread with samples that are fetched; NULL: they need no help */
     tri_mutex fault;      /* guards status and text of a slot that is prepared */
@@ -78,12 +85,6 @@ static bool draws(const tri_loader *loader)
 static bool fetches(const tri_loader *loader)
 {
     return loader->drawn != NULL && loader->drawn->ops->fetch != NULL;
-}
-
-/* Whether a thread prepares batches; else the crew does. */
-static bool runs_ahead(const tri_loader *loader)
-{
-    return loader->slot_count > 1;
 }
 
 /* Nothing but rows is wanted. */
@@ -239,6 +240,37 @@ static bool keeps_target(const tri_loader *loader)
     return !loader->setup.skips_target || (draws(loader) && !fetches(loader) && !skips_all(loader));
 }
 
+/* --- twins of slots --- */
+
+static void *host_alloc(const tri_loader *loader, size_t nbytes)
+{
+    return loader->device ? tri_device_host_alloc(loader->device, nbytes) : tri_alloc_bulk(nbytes);
+}
+
+static void host_free(const tri_loader *loader, void *memory)
+{
+    if (loader->device)
+        tri_device_host_free(loader->device, memory);
+    else
+        tri_free(memory);
+}
+
+/* The caller has queued all that reads the slot it had. */
+static void slot_return(tri_loader *loader)
+{
+    if (loader->lent)
+        tri_twin_return(loader->device, &loader->lent->twin);
+    loader->lent = NULL;
+}
+
+static void slot_lend(tri_loader *loader, loader_slot *slot)
+{
+    if (!loader->device)
+        return;
+    tri_twin_lend(loader->device, &slot->twin);
+    loader->lent = slot;
+}
+
 static tri_status make_slots(tri_loader *loader, const tri_data_config *config)
 {
     const tri_loader_setup *setup = &loader->setup;
@@ -250,7 +282,8 @@ static tri_status make_slots(tri_loader *loader, const tri_data_config *config)
                         setup->shard_count, setup->rows_max);
     const bool threads = fetches(loader) && config->threads > 0;
     int64_t ahead = config->prefetch >= 0 ? config->prefetch : setup->crew.free_cores > 0 || threads ? 2 : 0;
-    loader->slot_count = ahead + 1;
+    loader->ahead = ahead > 0;
+    loader->slot_count = loader->device && ahead == 0 ? 2 : ahead + 1; /* the device may still read the last batch */
     loader->slots = alloc_array(loader->slot_count, sizeof(*loader->slots));
     if (loader->slots == NULL)
         return TRI_ENOMEM;
@@ -259,8 +292,8 @@ static tri_status make_slots(tri_loader *loader, const tri_data_config *config)
         slot->rows = alloc_array(setup->shard_count, sizeof(*slot->rows));
         slot->first_sample = alloc_array(setup->shard_count, sizeof(*slot->first_sample));
         slot->marks = alloc_array(tile_count(loader), sizeof(*slot->marks));
-        slot->input = keeps_input(loader) ? tri_alloc_bulk(input) : NULL;
-        slot->target = keeps_target(loader) ? tri_alloc_bulk((size_t)rows * loader->target_nbytes) : NULL;
+        slot->input = keeps_input(loader) ? host_alloc(loader, input) : NULL;
+        slot->target = keeps_target(loader) ? host_alloc(loader, (size_t)rows * loader->target_nbytes) : NULL;
         slot->indices = mixes(loader) ? alloc_array(rows, sizeof(*slot->indices)) : NULL;
         if (slot->rows == NULL || slot->first_sample == NULL || slot->marks == NULL ||
             (slot->indices == NULL && mixes(loader)) || (slot->input == NULL && keeps_input(loader)) ||
@@ -271,6 +304,9 @@ static tri_status make_slots(tri_loader *loader, const tri_data_config *config)
                                          .first_sample = slot->first_sample,
                                          .input = setup->skips_input ? NULL : slot->input,
                                          .target = setup->skips_target ? NULL : slot->target};
+        if (loader->device)
+            TRI_TRY(
+                tri_twin_make(loader->device, &slot->batch, input, (size_t)rows * loader->target_nbytes, &slot->twin));
     }
     return TRI_OK;
 }
@@ -474,7 +510,7 @@ static void mix_tile(void *arg, int64_t number)
 static void tiles_run(tri_loader *loader, int64_t tiles, void (*body)(void *arg, int64_t tile), prepare_arg *arg)
 {
     const tri_loader_crew *crew = &loader->setup.crew;
-    if (!runs_ahead(loader) && crew->run != NULL) {
+    if (!loader->ahead && crew->run != NULL) {
         crew->run(crew->threads, tiles, body, arg);
     } else if (loader->workers != NULL) {
         tri_workers_run(loader->workers, tiles, body, arg);
@@ -506,6 +542,8 @@ static void prepare_shards(tri_loader *loader, int64_t step, int64_t first_shard
     }
     if (skips_all(loader))
         return;
+    if (loader->device)
+        tri_twin_await(loader->device, &slot->twin);
     prepare_arg arg = {loader, slot, in_epoch, first_shard * shard_tiles(loader)};
     int64_t tiles = count * shard_tiles(loader);
     tiles_run(loader, tiles, prepare_tile, &arg);
@@ -513,6 +551,11 @@ static void prepare_shards(tri_loader *loader, int64_t step, int64_t first_shard
         tiles_run(loader, tiles, mix_tile, &arg);
     for (int64_t tile = 0; tile < tiles; tile++)
         slot->batch.marks = tri_sampler_marks_add(slot->batch.marks, slot->marks[arg.first_tile + tile]);
+    const size_t row = (size_t)(first_shard * setup->rows_max), rows = (size_t)(count * setup->rows_max);
+    if (loader->device)
+        tri_twin_fill(loader->device, &slot->twin, &slot->batch,
+                      (tri_twin_part){row * loader->input_nbytes, rows * loader->input_nbytes},
+                      (tri_twin_part){row * loader->target_nbytes, rows * loader->target_nbytes});
 }
 
 static void prepare_batch(tri_loader *loader, int64_t step, loader_slot *slot)
@@ -565,9 +608,9 @@ static tri_status build(tri_loader *loader, tri_dataset *dataset, const tri_data
     if (!draws(loader) && !skips_all(loader))
         TRI_TRY(tri_held_change(loader->held, dataset, &loader->normalizer, &loader->setup));
     TRI_TRY(make_slots(loader, config));
-    if (fetches(loader) && runs_ahead(loader))
+    if (fetches(loader) && loader->ahead)
         TRI_TRY(tri_workers_open(helper_count(loader, config), &loader->workers));
-    return runs_ahead(loader) ? tri_thread_start(&loader->thread, TRI_LOADER_THREAD, thread_body, loader) : TRI_OK;
+    return loader->ahead ? tri_thread_start(&loader->thread, TRI_LOADER_THREAD, thread_body, loader) : TRI_OK;
 }
 
 tri_status tri_loader_open(tri_dataset *dataset, const tri_data_config *config, const tri_loader_setup *setup,
@@ -580,6 +623,7 @@ tri_status tri_loader_open(tri_dataset *dataset, const tri_data_config *config, 
         return TRI_ENOMEM;
     loader->setup = *setup;
     loader->held = setup->held != NULL ? setup->held : &loader->own;
+    loader->device = setup->device && !tri_device_shares_host(setup->device) ? setup->device : NULL;
     tri_mutex_init(&loader->fault);
     tri_mutex_init(&loader->mutex);
     tri_cond_init(&loader->moved);
@@ -615,12 +659,15 @@ tri_status tri_loader_next(tri_loader *loader, tri_loader_batch *batch)
         return tri_fail(TRI_ENOTFOUND, "loader: no batch after step %" PRId64, loader->setup.end_step - 1);
     }
     const int64_t cpu_ns = tri_thread_cpu_ns();
-    if (!runs_ahead(loader)) {
-        prepare_batch(loader, loader->setup.first_step + loader->made, &loader->slots[0]);
+    slot_return(loader);
+    if (!loader->ahead) {
+        prepare_batch(loader, loader->setup.first_step + loader->made,
+                      &loader->slots[loader->made % loader->slot_count]);
         loader->made++;
     }
     const int64_t prepared_ns = tri_thread_cpu_ns() - cpu_ns, waited_ns = made_await(loader);
-    const loader_slot *slot = &loader->slots[loader->taken % loader->slot_count];
+    loader_slot *slot = &loader->slots[loader->taken % loader->slot_count];
+    slot_lend(loader, slot);
     *batch = slot->batch;
     batch->waited_ns = waited_ns;
     batch->prepared_ns = prepared_ns;
@@ -645,10 +692,12 @@ void tri_loader_seek(tri_loader *loader, int64_t step)
 
 tri_status tri_loader_part(tri_loader *loader, int64_t step, int64_t first, int64_t count, tri_loader_batch *batch)
 {
-    loader_slot *slot = &loader->slots[0];
-    TRI_ASSERT(!runs_ahead(loader) && first >= 0 && count >= 1 && first + count <= loader->setup.shard_count);
+    loader_slot *slot = &loader->slots[loader->parts_taken++ % loader->slot_count];
+    TRI_ASSERT(!loader->ahead && first >= 0 && count >= 1 && first + count <= loader->setup.shard_count);
     const int64_t cpu_ns = tri_thread_cpu_ns();
+    slot_return(loader);
     prepare_shards(loader, step, first, count, slot);
+    slot_lend(loader, slot);
     *batch = slot->batch;
     batch->prepared_ns = tri_thread_cpu_ns() - cpu_ns;
     batch->shards = (int)count;
@@ -659,6 +708,8 @@ tri_status tri_loader_part(tri_loader *loader, int64_t step, int64_t first, int6
         batch->input = slot->input + (size_t)row * loader->input_nbytes;
     if (batch->target)
         batch->target = slot->target + (size_t)row * loader->target_nbytes;
+    if (loader->device)
+        tri_twin_shift(batch, (size_t)row * loader->input_nbytes, (size_t)row * loader->target_nbytes);
     return slot->status == TRI_OK ? TRI_OK : tri_fail_copy(slot->status, slot->text);
 }
 
@@ -684,8 +735,10 @@ void tri_loader_close(tri_loader *loader)
         tri_free(loader->slots[i].first_sample);
         tri_free(loader->slots[i].marks);
         tri_free(loader->slots[i].indices);
-        tri_free(loader->slots[i].input);
-        tri_free(loader->slots[i].target);
+        host_free(loader, loader->slots[i].input);
+        host_free(loader, loader->slots[i].target);
+        if (loader->device)
+            tri_twin_free(loader->device, &loader->slots[i].twin);
     }
     tri_dataset_close(loader->drawn);
     tri_free(loader->slots);

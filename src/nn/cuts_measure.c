@@ -117,7 +117,11 @@ static tri_status trial_open(const tri_model *model, const tri_graph_config *con
 
 static tri_status trial_run(const tri_graph_config *config, trial *t, double *seconds)
 {
-    tri_batch batch = {config->shards, t->rows, t->first_sample, t->input, t->target};
+    tri_batch batch = {.shards = config->shards,
+                       .rows = t->rows,
+                       .first_sample = t->first_sample,
+                       .input = t->input,
+                       .target = t->target};
     const float(*sums)[TRI_LOSS_COLUMNS];
     int64_t start_ns = tri_now_ns();
     for (int slot = 0; slot < slot_count(config); slot++) {

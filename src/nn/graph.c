@@ -101,23 +101,38 @@ static tri_status check_batch(const tri_graph *graph, const tri_batch *batch, bo
     return graph->config.slots > 0 ? TRI_OK : tri_graph_check_parts(graph, batch->shards);
 }
 
-/* The batch is read where it lies if kernels see the host's memory. */
-static void batch_bring(tri_graph *graph, const tri_batch *batch)
+/* Copies one array of the batch to the slot's place in memory of the device, which is allocated when it is first
+ * needed. */
+static tri_status array_bring(const tri_graph *graph, const tri_batch *batch, int value, void **staged,
+                              const void **array)
 {
     const tri_device *device = graph->params->device;
-    size_t shards = (size_t)batch->shards, first = (size_t)graph->slot * (size_t)graph->config.shards;
-    graph->batch = *batch;
-    if (!tri_device_shares_host(device) && graph->span.has_input) {
-        size_t nbytes = graph->values[graph->input].nbytes;
-        graph->batch.input = (char *)graph->staged_input + first * nbytes;
-        tri_device_from_host(device, (char *)graph->staged_input + first * nbytes, batch->input, shards * nbytes);
+    const size_t nbytes = graph->values[value].nbytes, each = (size_t)graph->config.shards * nbytes;
+    if (!*staged && !(*staged = tri_device_alloc(device, (size_t)graph->slot_count * each)))
+        return TRI_ENOMEM;
+    char *to = (char *)*staged + (size_t)graph->slot * each;
+    tri_device_from_host(device, to, *array, (size_t)batch->shards * nbytes);
+    *array = to;
+    return TRI_OK;
+}
+
+/* The batch is read where it lies if kernels see the host's memory, or it is on the device already. */
+static tri_status batch_bring(tri_graph *graph, const tri_batch *batch)
+{
+    tri_batch *own = &graph->batch;
+    *own = *batch;
+    if (!tri_device_shares_host(graph->params->device)) {
+        if (batch->input_there)
+            own->input = batch->input_there;
+        else if (graph->span.has_input)
+            TRI_TRY(array_bring(graph, batch, graph->input, &graph->staged_input, &own->input));
+        if (batch->target_there)
+            own->target = batch->target_there;
+        else if (graph->span.has_target)
+            TRI_TRY(array_bring(graph, batch, graph->target, &graph->staged_target, &own->target));
     }
-    if (!tri_device_shares_host(device) && graph->span.has_target) {
-        size_t nbytes = graph->values[graph->target].nbytes;
-        graph->batch.target = (char *)graph->staged_target + first * nbytes;
-        tri_device_from_host(device, (char *)graph->staged_target + first * nbytes, batch->target, shards * nbytes);
-    }
-    graph->slots[graph->slot].batch = graph->batch;
+    graph->slots[graph->slot].batch = *own;
+    return TRI_OK;
 }
 
 void tri_graph_call_fill(tri_graph *graph, graph_op *op, uint64_t step, bool training, bool grads)
@@ -227,7 +242,7 @@ tri_status tri_graph_forward(tri_graph *graph, const tri_batch *batch, uint64_t 
         return tri_fail(TRI_EINVAL, "graph: want tri_graph_across_set() before a run, %d ranks share out the model",
                         graph->ranks);
     graph->across.status = graph->batch_sums.status = TRI_OK;
-    batch_bring(graph, batch);
+    TRI_TRY(batch_bring(graph, batch));
     slot->step = step;
     tri_graph_crossings_place(graph, batch->shards);
     tri_graph_relay(graph, false);

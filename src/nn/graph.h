@@ -39,10 +39,11 @@ void tri_graph_destroy(tri_graph *graph);
 /* What a run reads: the samples of `shards` shards, each padded to `rows` samples with zeros. */
 typedef struct tri_batch {
     int shards;
-    const int32_t *rows;         /* [shards] valid samples */
-    const int64_t *first_sample; /* [shards] number of the shard's first sample in the global batch */
-    const void *input;           /* [shards * graph rows, sample...] of the model's input dtype */
-    const void *target;          /* likewise */
+    const int32_t *rows;                    /* [shards] valid samples */
+    const int64_t *first_sample;            /* [shards] number of the shard's first sample in the global batch */
+    const void *input;                      /* [shards * graph rows, sample...] of the model's input dtype */
+    const void *target;                     /* likewise */
+    const void *input_there, *target_there; /* the same in memory of the store's device; NULL: the host's is copied */
 } tri_batch;
 
 /* Where the gradients of the next runs go: grads[p] is a flat array (tri_params_grad_count() and the tail) for part p
@@ -87,8 +88,8 @@ int64_t tri_graph_kept_count(const tri_graph *graph);
 void tri_graph_loss_scale(tri_graph *graph, float scale);
 
 /* Runs all kernels up to the loss. sums[shard] = {loss, weight, right, 0} per shard, NULL without a loss; sums NULL:
- * nobody reads them, and the host does not wait for the device. The batch is borrowed until backward is over. TRI_EINVAL when training without gradients set, or with parts that do not cover the
- * shards. */
+ * nobody reads them, and the host does not wait for the device. The batch is borrowed until backward is over.
+ * TRI_EINVAL when training without gradients set, or with parts that do not cover the shards. */
 tri_status tri_graph_forward(tri_graph *graph, const tri_batch *batch, uint64_t step, bool training,
                              const float (**sums)[4]);
 /* Values of the logits after forward, in the device's memory: [shards * rows, ...]; gone after backward. Of a model

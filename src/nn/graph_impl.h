@@ -97,7 +97,7 @@ struct tri_graph {
     float (*sums)[TRI_LOSS_COLUMNS]; /* [slots][config.shards] */
     tri_device_view sums_view;       /* what the host sees of them */
     void *staged_input,
-        *staged_target; /* [slots][config.shards]: the batch, where kernels cannot read it in the host; or NULL */
+        *staged_target; /* [slots][config.shards]: the batch, where kernels cannot read the caller's; or NULL */
     double flops;
     tri_span span;
     int crossing_count; /* values and gradients that cross */

@@ -330,12 +330,7 @@ static tri_status allocate(tri_graph *graph)
             host_nbytes = graph->ops[o].kernel.host_nbytes;
     if (host_nbytes > 0 && !(graph->host = tri_alloc_bulk(host_nbytes)))
         return TRI_ENOMEM;
-    TRI_TRY(tri_device_view_open(&graph->sums_view, device, graph->sums, sums_nbytes));
-    if (tri_device_shares_host(device))
-        return TRI_OK;
-    graph->staged_input = tri_device_alloc(device, slots * run_nbytes(graph, graph->values[graph->input].nbytes));
-    graph->staged_target = tri_device_alloc(device, slots * run_nbytes(graph, graph->values[graph->target].nbytes));
-    return graph->staged_input && graph->staged_target ? TRI_OK : TRI_ENOMEM;
+    return tri_device_view_open(&graph->sums_view, device, graph->sums, sums_nbytes);
 }
 
 void tri_graph_free_memory(tri_graph *graph)

@@ -83,7 +83,8 @@ static void bench_open(bench *b, const char *text, tri_dtype precision, int rows
         b->rows[s] = rows;
         b->first_sample[s] = s * rows;
     }
-    b->batch = (tri_batch){b->shards, b->rows, b->first_sample, b->input, b->target};
+    b->batch = (tri_batch){
+        .shards = b->shards, .rows = b->rows, .first_sample = b->first_sample, .input = b->input, .target = b->target};
 }
 
 static void bench_step(bench *b, uint64_t step)

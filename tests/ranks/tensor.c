@@ -61,7 +61,8 @@ static bool is_mlp(const tensor_case *c)
 /* One target does not count, one shard has one sample, one has none. */
 static void batch_fill(tensor_run *r, const tensor_case *c)
 {
-    r->batch = (tri_batch){SHARDS, r->rows, r->first_sample, r->input, r->target};
+    r->batch = (tri_batch){
+        .shards = SHARDS, .rows = r->rows, .first_sample = r->first_sample, .input = r->input, .target = r->target};
     for (int s = 0; s < SHARDS; s++) {
         r->rows[s] = s == 2 ? 1 : s == 3 ? 0 : ROWS;
         r->first_sample[s] = s * ROWS;

@@ -33,13 +33,7 @@ static tri_status evaluate_batch(tri_job *job, int64_t step)
     TRI_TRY(tri_loader_next(job->test.loader, &loaded));
     for (int64_t first = 0; first < all; first += each) {
         int64_t count = all - first < each ? all - first : each;
-        tri_batch batch = {
-            .shards = (int)count,
-            .rows = loaded.rows + first,
-            .first_sample = loaded.first_sample + first,
-            .input = loaded.input ? (const char *)loaded.input + (size_t)first * job->input_nbytes : NULL,
-            .target = loaded.target ? (const char *)loaded.target + (size_t)first * job->target_nbytes : NULL,
-        };
+        const tri_batch batch = tri_job_batch(job, &loaded, first, count);
         const float(*sums)[4];
         TRI_TRY(job->pipeline ? tri_pipeline_evaluate(job->pipeline, &batch, (uint64_t)job->step, &sums)
                               : tri_graph_forward(job->graph, &batch, (uint64_t)job->step, false, &sums));

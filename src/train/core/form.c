@@ -169,7 +169,8 @@ static tri_status open_evaluated(tri_job *job, tri_dataset *dataset)
                               .first_step = 0,
                               .end_step = INT64_MAX / 2,
                               .held = job->elastic.on ? &job->elastic.held[1] : NULL,
-                              .crew = crew_of(job)};
+                              .crew = crew_of(job),
+                              .device = job->device};
     return job->test.sums ? tri_loader_open(dataset, &job->config.data, &setup, &job->test.loader) : TRI_ENOMEM;
 }
 
@@ -241,7 +242,8 @@ static tri_status open_loader(tri_job *job, tri_dataset *dataset)
                               .first_step = job->step,
                               .end_step = job->steps,
                               .held = job->elastic.on ? &job->elastic.held[0] : NULL,
-                              .crew = crew_of(job)};
+                              .crew = crew_of(job),
+                              .device = job->device};
     return tri_loader_open(dataset, &data, &setup, &job->loader);
 }
 

@@ -85,18 +85,29 @@ static double waited(tri_job *job)
     return seconds;
 }
 
+static const void *shifted(const void *array, size_t nbytes)
+{
+    return array ? (const char *)array + nbytes : NULL;
+}
+
+tri_batch tri_job_batch(const tri_job *job, const tri_loader_batch *loaded, int64_t first, int64_t count)
+{
+    const size_t input = (size_t)first * job->input_nbytes, target = (size_t)first * job->target_nbytes;
+    return (tri_batch){.shards = (int)count,
+                       .rows = loaded->rows + first,
+                       .first_sample = loaded->first_sample + first,
+                       .input = shifted(loaded->input, input),
+                       .target = shifted(loaded->target, target),
+                       .input_there = shifted(loaded->input_there, input),
+                       .target_there = shifted(loaded->target_there, target)};
+}
+
 /* Forward and backward over the shards [first, first + count) of this rank's batch; grads[p] gets the sum of parts[p]
  * (first counted from `first`). */
 static tri_status run_shards(tri_job *job, const tri_loader_batch *loaded, int64_t first, int64_t count, int part_count,
                              const tri_tree_part *parts, float *const *grads, tri_graph_ready ready)
 {
-    tri_batch batch = {
-        .shards = (int)count,
-        .rows = loaded->rows + first,
-        .first_sample = loaded->first_sample + first,
-        .input = (const char *)loaded->input + (size_t)first * job->input_nbytes,
-        .target = (const char *)loaded->target + (size_t)first * job->target_nbytes,
-    };
+    const tri_batch batch = tri_job_batch(job, loaded, first, count);
     int64_t mark_ns = tri_now_ns();
     TRI_TRY(tri_graph_grads_set(job->graph, part_count, parts, grads));
     TRI_TRY(tri_graph_forward(job->graph, &batch, (uint64_t)job->step, true, NULL));
@@ -128,11 +139,7 @@ static tri_status run_subtree(tri_job *job, const tri_loader_batch *loaded, int6
 /* All of this rank's shards through all stages, of which this rank has its own. */
 static tri_status run_pipeline(tri_job *job, const tri_loader_batch *loaded)
 {
-    tri_batch batch = {.shards = (int)job->shard_count,
-                       .rows = loaded->rows,
-                       .first_sample = loaded->first_sample,
-                       .input = loaded->input,
-                       .target = loaded->target};
+    const tri_batch batch = tri_job_batch(job, loaded, 0, job->shard_count);
     int64_t mark_ns = tri_now_ns();
     TRI_TRY(tri_pipeline_train(job->pipeline, &batch, (uint64_t)job->step, job->sync->grads, entry_ready, job));
     double passed = lap_of(job, "pipeline", &mark_ns);

@@ -23,7 +23,9 @@ tri_status tri_job_control_sum(tri_job *job);
 void tri_job_control_read(tri_job *job);
 void tri_job_control_close(tri_job *job);
 bool tri_job_control_travels(const tri_job *job);
-/* step.c: one step. */
+/* step.c: the shards [first, first + count) of a batch of this rank, for a graph. */
+tri_batch tri_job_batch(const tri_job *job, const tri_loader_batch *loaded, int64_t first, int64_t count);
+/* One step. */
 tri_status tri_job_step_run(tri_job *job);
 /* What follows in a step that was interrupted once the weights had moved. */
 tri_status tri_job_step_end(tri_job *job);

@@ -66,7 +66,8 @@ static inline void rig_fill_batch(rig *r, int64_t classes)
                 ((float *)r->target)[i] = tri_rng_normal(rng, (uint64_t)i + 90000);
         }
     }
-    r->batch = (tri_batch){RIG_SHARDS, r->rows, r->first_sample, r->input, r->target};
+    r->batch = (tri_batch){
+        .shards = RIG_SHARDS, .rows = r->rows, .first_sample = r->first_sample, .input = r->input, .target = r->target};
 }
 
 static inline tri_graph_config rig_config(const char *kind, int threads)

@@ -146,8 +146,11 @@ static void shards_of_two_workers_give_the_bits_of_one(void **state)
         size_t in = (size_t)tri_shape_count(values[b.model->input].sample) * 4 * RIG_ROWS * 4;
         size_t out = (size_t)tri_shape_count(values[b.model->target].sample) * 4 * RIG_ROWS * 4;
         for (int worker = 0; worker < 2; worker++) {
-            tri_batch half = {4, b.rows + 4 * worker, b.first_sample + 4 * worker,
-                              (char *)b.input + (size_t)worker * in, (char *)b.target + (size_t)worker * out};
+            tri_batch half = {.shards = 4,
+                              .rows = b.rows + 4 * worker,
+                              .first_sample = b.first_sample + 4 * worker,
+                              .input = (char *)b.input + (size_t)worker * in,
+                              .target = (char *)b.target + (size_t)worker * out};
             tri_tree_part part = {0, 4};
             const float(*sums)[4];
             OK(tri_graph_grads_set(b.graph, 1, &part, &b.grads[worker]));
@@ -453,7 +456,7 @@ static void an_mlp_learns_a_toy_problem(void **state)
         rows[s] = ROWS;
         first[s] = s * ROWS;
     }
-    tri_batch batch = {8, rows, first, input, target};
+    tri_batch batch = {.shards = 8, .rows = rows, .first_sample = first, .input = input, .target = target};
     float *grad = calloc((size_t)(params->count + TRI_PARAMS_TAIL), sizeof(float));
     tri_tree_part whole = {0, 8};
     const float(*sums)[4];

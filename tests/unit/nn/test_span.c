@@ -67,7 +67,11 @@ static tri_batch run_batch(const rig *r, int run)
     size_t first = (size_t)run * MICRO;
     size_t in = (size_t)tri_shape_count(values[r->model->input].sample) * 4 * RIG_ROWS * first;
     size_t out = (size_t)tri_shape_count(values[r->model->target].sample) * 4 * RIG_ROWS * first;
-    return (tri_batch){MICRO, r->rows + first, r->first_sample + first, (char *)r->input + in, (char *)r->target + out};
+    return (tri_batch){.shards = MICRO,
+                       .rows = r->rows + first,
+                       .first_sample = r->first_sample + first,
+                       .input = (char *)r->input + in,
+                       .target = (char *)r->target + out};
 }
 
 static void parts_run(part *parts, int count, const rig *r, float sums[RIG_SHARDS][4], bool training)

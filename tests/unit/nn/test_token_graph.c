@@ -66,7 +66,7 @@ static void wanted_make(bench *b, const char *text)
         b->tokens[i / LENGTH][i % LENGTH] = (int32_t)tri_rng_below((tri_rng){7, 1}, (uint64_t)i, WORDS);
     tri_graph_config config = {.kind = "cpu", .rows = SEQUENCE, .shards = 1, .threads = 2};
     OK(tri_graph_compile(model, b->params, &config, &graph));
-    tri_batch batch = {1, rows, first, b->tokens, b->tokens};
+    tri_batch batch = {.shards = 1, .rows = rows, .first_sample = first, .input = b->tokens, .target = b->tokens};
     OK(tri_graph_forward(graph, &batch, 0, false, &sums));
     const float *last = tri_graph_logits(graph);
     const tri_param *head = tri_params_find(b->params, "lm_head.weight");

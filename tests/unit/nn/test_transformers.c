@@ -70,7 +70,11 @@ static double step_run(tri_graph *graph, const tri_params *params, const tri_saf
     int64_t first[] = {0, 1, 2, 3};
     const float(*sums)[4];
     tri_tree_part whole = {0, 4};
-    tri_batch batch = {4, rows, first, tokens->bytes, stored(file, "", "targets")->bytes};
+    tri_batch batch = {.shards = 4,
+                       .rows = rows,
+                       .first_sample = first,
+                       .input = tokens->bytes,
+                       .target = stored(file, "", "targets")->bytes};
     OK(tri_graph_grads_set(graph, 1, &whole, &grad));
     OK(tri_graph_forward(graph, &batch, step, true, &sums));
     OK(tri_graph_backward(graph, NULL, NULL));
