@@ -5,8 +5,8 @@
  * Streams are lazy: work is done when somebody waits, and what streams do beside each other comes in an order that
  * FAKE_CUDA_SEED draws: a copy that no event orders reads too early or too late. An asynchronous copy must name pinned
  * memory of the host. It brings the kernels along, so that a program that was built without nvcc trains on it too.
- * FAKE_CUDA names faults: no_kernels, no_card, old_driver, old_card, no_start, no_pin, full (the 2nd allocation), and
- * sticky (the 2nd launch fails and so does every call after it).
+ * FAKE_CUDA names faults: no_kernels, no_card, old_driver, old_card, no_start, no_pin, no_order (streams do not wait
+ * for events), full (the 2nd allocation), and sticky (the 2nd launch fails and so does every call after it).
  */
 #include <malloc.h>
 #include <pthread.h>
@@ -414,7 +414,8 @@ cuda_result cuStreamWaitEvent(cuda_stream stream, cuda_event event, unsigned fla
 {
     (void)flags;
     pthread_mutex_lock(&mutex);
-    const cuda_result result = add(stream, (work){.kind = AWAIT, .event = event, .number = event->recorded});
+    const int64_t number = has("no_order") ? 0 : event->recorded;
+    const cuda_result result = add(stream, (work){.kind = AWAIT, .event = event, .number = number});
     pthread_mutex_unlock(&mutex);
     return result;
 }

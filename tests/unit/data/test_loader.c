@@ -170,6 +170,51 @@ static void seeking_equals_skipping(void **state)
     drop_folder(folder);
 }
 
+/* What kernels of the device find is what the host has. */
+static void twin_check(const tri_device *device, const tri_loader_batch *batch)
+{
+    float input[SHARDS * ROWS_MAX * PIXELS];
+    int32_t target[SHARDS * ROWS_MAX];
+    const size_t rows = (size_t)batch->shards * ROWS_MAX;
+    assert_non_null(batch->input_there);
+    tri_device_to_host(device, input, batch->input_there, rows * PIXELS * sizeof(float));
+    tri_device_to_host(device, target, batch->target_there, rows * sizeof(int32_t));
+    assert_memory_equal(input, batch->input, rows * PIXELS * sizeof(float));
+    assert_memory_equal(target, batch->target, rows * sizeof(int32_t));
+}
+
+static void batches_come_to_a_device(void **state)
+{
+    (void)state;
+    char *folder = image_folder();
+    tri_data_config config = config_at(folder, "auto");
+    tri_dataset *dataset;
+    tri_device *device;
+    assert_int_equal(tri_dataset_open(&config, false, &dataset), TRI_OK);
+    assert_int_equal(tri_device_open("fake", &device), TRI_OK);
+    for (int64_t prefetch = 0; prefetch < 4; prefetch++) {
+        tri_loader *loader;
+        tri_loader_batch batch;
+        tri_loader_setup setup = setup_for(0, 1, 0);
+        const int64_t parts = prefetch == 3 ? 4 : 0;
+        config.prefetch = parts > 0 ? 0 : prefetch;
+        setup.device = device;
+        assert_int_equal(tri_loader_open(dataset, &config, &setup, &loader), TRI_OK);
+        for (int64_t i = 0; parts > 0 && i < parts * STEPS; i++) {
+            assert_int_equal(tri_loader_part(loader, i / parts, i % parts * 2, 2, &batch), TRI_OK);
+            twin_check(device, &batch);
+        }
+        for (int64_t step = 0; parts == 0 && step < STEPS; step++) {
+            assert_int_equal(tri_loader_next(loader, &batch), TRI_OK);
+            twin_check(device, &batch);
+        }
+        tri_loader_close(loader);
+    }
+    tri_device_close(device);
+    tri_dataset_close(dataset);
+    drop_folder(folder);
+}
+
 static void parts_of_a_batch_are_what_it_is_made_of(void **state)
 {
     (void)state;
@@ -645,6 +690,7 @@ int main(void)
         cmocka_unit_test(all_numbers_of_workers_give_the_same_batches),
         cmocka_unit_test(starting_late_equals_skipping),
         cmocka_unit_test(seeking_equals_skipping),
+        cmocka_unit_test(batches_come_to_a_device),
         cmocka_unit_test(parts_of_a_batch_are_what_it_is_made_of),
         cmocka_unit_test(an_epoch_holds_every_image_as_stored),
         cmocka_unit_test(shards_of_more_than_a_tile_end_with_a_short_batch),
