@@ -186,7 +186,7 @@ static void expect_full_pass(const model_case *of, const int32_t tokens[LENGTH])
     params_fill(params);
     const tri_graph_config config = {.kind = "cuda", .rows = 1, .shards = 1, .threads = 1};
     OK(tri_graph_compile(model, params, &config, &graph));
-    const tri_batch batch = {1, rows, first, tokens, tokens};
+    const tri_batch batch = {.shards = 1, .rows = rows, .first_sample = first, .input = tokens, .target = tokens};
     OK(tri_graph_forward(graph, &batch, 0, false, &sums));
     const int64_t width = tri_params_find(params, head)->shape.dim[1];
     float *words = calloc((size_t)(WORDS * width), sizeof(float));
