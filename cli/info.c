@@ -14,6 +14,7 @@
 #include "cli/info.h"
 #include "device/cuda/cublaslt.h"
 #include "device/cuda/cuda.h"
+#include "device/cuda/nccl.h"
 #include "kernel/kernel.h"
 #include "net/transport.h"
 
@@ -96,6 +97,16 @@ static void print_library(void)
         printf("gpu matrix products by our own kernels: %s\n", tri_last_error());
 }
 
+static void print_nccl(void)
+{
+    char name[TRI_NCCL_NBYTES];
+    int version = 0;
+    if (tri_nccl_version(&version, name) == TRI_OK)
+        printf("gpu sums    %s, which training does not use yet\n", name);
+    else
+        printf("gpu sums    by the host: %s\n", tri_last_error());
+}
+
 static void print_cards(void)
 {
     tri_cuda_card cards[MOST_CARDS];
@@ -109,21 +120,25 @@ static void print_cards(void)
     if (count >= 0)
         printf("gpu driver  for CUDA %d.%d; this build has %s\n", driver / 1000, driver % 1000 / 10,
                tri_cuda_image ? "kernels, which no card has run yet" : "no kernels");
-    if (count >= 0)
+    if (count >= 0) {
         print_library();
+        print_nccl();
+    }
 }
 
 static tri_status print_cards_json(tri_json *json)
 {
     tri_cuda_card cards[MOST_CARDS];
-    char library[TRI_CUBLASLT_NBYTES];
-    int driver = 0, count = cards_find(cards, &driver);
+    char library[TRI_CUBLASLT_NBYTES], nccl[TRI_NCCL_NBYTES];
+    int version = 0, driver = 0, count = cards_find(cards, &driver);
     if (count < 0)
         tri_json_text(json, "no_gpus", tri_last_error());
     else
         tri_json_int(json, "gpu_driver", driver);
     if (count >= 0 && tri_cublaslt_name(library) == TRI_OK)
         tri_json_text(json, "gpu_library", library);
+    if (count >= 0 && tri_nccl_version(&version, nccl) == TRI_OK)
+        tri_json_text(json, "nccl", nccl);
     tri_json_bool(json, "gpu_kernels", tri_cuda_image != NULL);
     tri_json list = tri_json_array_in(json, "gpus");
     for (int i = 0; i < count; i++) {

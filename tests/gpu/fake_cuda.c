@@ -7,12 +7,14 @@
  * memory of the host. It brings the kernels along, so that a program that was built without nvcc trains on it too.
  * FAKE_CUDA names faults: no_kernels, no_card, old_driver, old_card, no_start, no_pin, no_order (streams do not wait
  * for events), full (the 2nd allocation), and sticky (the 2nd launch fails and so does every call after it).
+ * FAKE_CUDA_CARDS: how many there are, 2 if it is not set.
  */
 #include <malloc.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "device/cuda/library.h"
 #include "gpu/emulator.h"
@@ -21,13 +23,15 @@
 #define MOST_WORK     4096 /* of a stream, before it begins by itself */
 #define MOST_STREAMS  16
 #define MOST_PINNED   4096
+#define MOST_CARDS    16
+#define TRY_EVERY_US  50
 #define CARD_NAME     "Emulated card"
 #define ERROR_INVALID 1
 #define ERROR_PINNED  712 /* already */
 #define ERROR_SICK    700
 #define EXPORT        __attribute__((visibility("default")))
 
-enum { LAUNCH, COPY, FILL, CALL, MARK, AWAIT };
+enum { LAUNCH, COPY, FILL, CALL, MARK, AWAIT, TRY };
 enum { LATE, EARLY, MIXED, STYLES }; /* when work runs that nobody waits for */
 
 struct cuda_event_object {
@@ -40,7 +44,8 @@ struct cuda_event_object {
 typedef struct work {
     int kind;
     tri_gpu_launch launch;
-    void (*run)(void *arg); /* CALL; arg: to */
+    void (*run)(void *arg);    /* CALL; arg: to */
+    int (*attempt)(void *arg); /* TRY */
     void *to;
     const void *from; /* owned, where it came from the host */
     int owned;
@@ -66,6 +71,7 @@ static pthread_mutex_t mutex = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP; /* all ab
 static uint64_t seed;
 static cuda_result sick; /* what every call gives from now on */
 static int allocations, launches;
+static _Thread_local cuda_device current;
 
 static int has(const char *fault)
 {
@@ -102,10 +108,23 @@ static void event_release(cuda_event event)
         free(event);
 }
 
-static int can_run(const struct cuda_stream_object *stream)
+/* A TRY that can run has run. */
+static int can_run(struct cuda_stream_object *stream)
 {
-    const work *w = &stream->list[stream->first];
-    return stream->count > 0 && (w->kind != AWAIT || w->event->over >= w->number);
+    work *w = &stream->list[stream->first];
+    if (stream->count == 0 || (w->kind == AWAIT && w->event->over < w->number))
+        return 0;
+    if (w->kind == TRY && w->attempt && w->attempt(w->to))
+        w->attempt = NULL;
+    return w->kind != TRY || !w->attempt;
+}
+
+static int is_tried(void)
+{
+    for (int i = 0; i < MOST_STREAMS; i++)
+        if (streams[i].count > 0 && streams[i].list[streams[i].first].kind == TRY)
+            return 1;
+    return 0;
 }
 
 static void run_one(cuda_stream stream)
@@ -156,9 +175,15 @@ static void run_until(cuda_stream stream, const struct cuda_event_object *event)
     const int style = (int)(draw() % STYLES);
     while (event ? event->over < number : stream->count > 0) {
         cuda_stream next = pick(stream, style);
-        if (!next)
+        if (next) {
+            run_one(next);
+            continue;
+        }
+        if (!is_tried())
             stop("streams wait for each other");
-        run_one(next);
+        pthread_mutex_unlock(&mutex); /* held once */
+        usleep(TRY_EVERY_US);
+        pthread_mutex_lock(&mutex);
     }
 }
 
@@ -186,6 +211,16 @@ static cuda_result queue(cuda_stream stream, work w)
 void fake_cuda_call(cuda_stream stream, void (*run)(void *arg), void *arg)
 {
     (void)queue(stream, (work){.kind = CALL, .run = run, .to = arg});
+}
+
+void fake_cuda_try(cuda_stream stream, int (*run)(void *arg), void *arg)
+{
+    (void)queue(stream, (work){.kind = TRY, .attempt = run, .to = arg});
+}
+
+cuda_device fake_cuda_card(void)
+{
+    return current;
 }
 
 /* Whether work that was queued names [memory, memory + nbytes); launches do not say. */
@@ -280,8 +315,9 @@ cuda_result cuGetErrorString(cuda_result result, const char **text)
 
 cuda_result cuDeviceGetCount(int *count)
 {
-    *count = 2;
-    return 0;
+    const char *cards = getenv("FAKE_CUDA_CARDS");
+    *count = cards ? atoi(cards) : 2;
+    return *count <= MOST_CARDS ? 0 : ERROR_INVALID;
 }
 
 cuda_result cuDeviceGet(cuda_device *device, int index)
@@ -311,10 +347,17 @@ cuda_result cuDeviceTotalMem_v2(size_t *nbytes, cuda_device device)
     return 0;
 }
 
+cuda_result cuDeviceGetUuid_v2(cuda_uuid *uuid, cuda_device device)
+{
+    *uuid = (cuda_uuid){.bytes = {0xfa, 0xce, [15] = (unsigned char)device}};
+    return 0;
+}
+
+static char contexts[MOST_CARDS];
+
 cuda_result cuDevicePrimaryCtxRetain(cuda_context *context, cuda_device device)
 {
-    static char object[2];
-    *context = (cuda_context)(void *)&object[device];
+    *context = (cuda_context)(void *)&contexts[device];
     return 0;
 }
 
@@ -326,7 +369,7 @@ cuda_result cuDevicePrimaryCtxRelease_v2(cuda_device device)
 
 cuda_result cuCtxSetCurrent(cuda_context context)
 {
-    (void)context;
+    current = (cuda_device)((char *)(void *)context - contexts);
     return sick;
 }
 
@@ -383,6 +426,17 @@ cuda_result cuStreamSynchronize(cuda_stream stream)
         run_until(stream ? stream : &streams[0], NULL);
     pthread_mutex_unlock(&mutex);
     return sick;
+}
+
+cuda_result cuStreamQuery(cuda_stream stream)
+{
+    cuda_stream next;
+    pthread_mutex_lock(&mutex);
+    while (sick == 0 && stream->count > 0 && (next = pick(stream, LATE)))
+        run_one(next);
+    const int over = stream->count == 0;
+    pthread_mutex_unlock(&mutex);
+    return sick != 0 ? sick : over ? 0 : CUDA_NOT_READY;
 }
 
 cuda_result cuEventCreate(cuda_event *event, unsigned flags)

@@ -19,6 +19,8 @@
 
 SAME(CUDA_OUT_OF_MEMORY, CUDA_ERROR_OUT_OF_MEMORY);
 SAME(CUDA_NO_DEVICE, CUDA_ERROR_NO_DEVICE);
+SAME(CUDA_NOT_READY, CUDA_ERROR_NOT_READY);
+SAME(sizeof(cuda_uuid), sizeof(CUuuid));
 SAME(CUDA_ATTRIBUTE_SMS, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
 SAME(CUDA_ATTRIBUTE_MAJOR, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR);
 SAME(CUDA_ATTRIBUTE_MINOR, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
@@ -60,3 +62,22 @@ SAME(sizeof(cublaslt_algorithm), sizeof(cublasLtMatmulAlgo_t));
 SAME(sizeof(cublaslt_found), sizeof(cublasLtMatmulHeuristicResult_t));
 SAME(offsetof(cublaslt_found, state), offsetof(cublasLtMatmulHeuristicResult_t, state));
 SAME(offsetof(cublaslt_found, workspace_nbytes), offsetof(cublasLtMatmulHeuristicResult_t, workspaceSize));
+
+#if __has_include(<nccl.h>)
+#include "device/cuda/nccl_library.h"
+
+#include <nccl.h>
+
+SAME(NCCL_INVALID_ARGUMENT, ncclInvalidArgument);
+SAME(NCCL_INVALID_USAGE, ncclInvalidUsage);
+SAME(NCCL_REMOTE_ERROR, ncclRemoteError);
+SAME(NCCL_IN_PROGRESS, ncclInProgress);
+SAME(NCCL_F32, ncclFloat32);
+SAME(NCCL_SUM, ncclSum);
+SAME(NCCL_UNSET, NCCL_CONFIG_UNDEF_INT);
+SAME(sizeof(nccl_unique_id), sizeof(ncclUniqueId));
+SAME(offsetof(nccl_config, magic), offsetof(ncclConfig_t, magic));
+SAME(offsetof(nccl_config, version), offsetof(ncclConfig_t, version));
+SAME(offsetof(nccl_config, blocking), offsetof(ncclConfig_t, blocking));
+SAME(offsetof(nccl_config, unused), offsetof(ncclConfig_t, cgaClusterSize));
+#endif

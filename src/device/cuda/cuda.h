@@ -5,6 +5,7 @@
 #ifndef TRI_DEVICE_CUDA_CUDA_H
 #define TRI_DEVICE_CUDA_CUDA_H
 
+#include "device/cuda/library.h"
 #include "device/launch.h"
 
 typedef struct tri_cuda_card {
@@ -23,5 +24,16 @@ extern const void *tri_cuda_image;
 /* Memory and two streams of a card; its state begins with the queue that takes launches. A call of the driver that
  * fails ends the process in one line, but for memory that is out: nothing on a card can be trusted after it. */
 extern const tri_device_ops tri_device_cuda;
+
+/* What other libraries of NVIDIA need of an opened card. */
+typedef struct tri_cuda_handles {
+    const tri_cuda_calls *calls;
+    cuda_context context;
+    cuda_stream stream; /* of TRI_QUEUE_KERNELS */
+    int index;
+    cuda_uuid uuid; /* of the card: no two have the same */
+} tri_cuda_handles;
+/* TRI_EUNSUPPORTED: the device is of another kind. */
+tri_status tri_cuda_handles_read(const tri_device *device, tri_cuda_handles *out);
 
 #endif

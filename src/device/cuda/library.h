@@ -16,6 +16,9 @@
 typedef int cuda_result; /* 0: done */
 typedef int cuda_device;
 typedef uint64_t cuda_memory; /* an address of the card */
+typedef struct cuda_uuid {
+    unsigned char bytes[16];
+} cuda_uuid;
 typedef struct cuda_context_object *cuda_context;
 typedef struct cuda_module_object *cuda_module;
 typedef struct cuda_function_object *cuda_function;
@@ -25,6 +28,7 @@ typedef struct cuda_event_object *cuda_event;
 enum {
     CUDA_OUT_OF_MEMORY = 2,
     CUDA_NO_DEVICE = 100,
+    CUDA_NOT_READY = 600,
     CUDA_ATTRIBUTE_SMS = 16,
     CUDA_ATTRIBUTE_MAJOR = 75,
     CUDA_ATTRIBUTE_MINOR = 76,
@@ -44,6 +48,7 @@ enum {
     X(cuDeviceGetName, device_name, (char *name, int nbytes, cuda_device device))                                      \
     X(cuDeviceGetAttribute, device_attribute, (int *value, int attribute, cuda_device device))                         \
     X(cuDeviceTotalMem_v2, device_memory, (size_t * nbytes, cuda_device device))                                       \
+    X(cuDeviceGetUuid_v2, device_uuid, (cuda_uuid * uuid, cuda_device device))                                         \
     X(cuDevicePrimaryCtxRetain, context_retain, (cuda_context * context, cuda_device device))                          \
     X(cuDevicePrimaryCtxRelease_v2, context_release, (cuda_device device))                                             \
     X(cuCtxSetCurrent, context_set, (cuda_context context))                                                            \
@@ -53,6 +58,7 @@ enum {
     X(cuStreamCreate, stream_create, (cuda_stream * stream, unsigned flags))                                           \
     X(cuStreamDestroy_v2, stream_destroy, (cuda_stream stream))                                                        \
     X(cuStreamSynchronize, stream_wait, (cuda_stream stream))                                                          \
+    X(cuStreamQuery, stream_query, (cuda_stream stream))                                                               \
     X(cuMemAlloc_v2, memory_alloc, (cuda_memory * memory, size_t nbytes))                                              \
     X(cuMemFree_v2, memory_free, (cuda_memory memory))                                                                 \
     X(cuMemHostAlloc, host_alloc, (void **memory, size_t nbytes, unsigned flags))                                      \

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * nccl.h: NVIDIA's NCCL between the cards of ranks: a communicator that is non-blocking, and its operations.
+ *
+ * Whatever waits for other ranks has a time limit. What may hang inside NCCL (its init, finalize and abort) runs on a
+ * thread of its own, which is left behind when its time is over. Operations go through the queue of kernels, between
+ * begin and end, and return before they are done. Which ranks meet, and sums in a fixed order: parallel/nccl_sums.h.
+ */
+#ifndef TRI_DEVICE_CUDA_NCCL_H
+#define TRI_DEVICE_CUDA_NCCL_H
+
+#include "device/cuda/cuda.h"
+#include "device/cuda/nccl_library.h"
+
+#define TRI_NCCL_NBYTES 32 /* of "NCCL 2.28.9" */
+
+/* Of waits for other ranks. Time in which this process itself was stopped does not count. */
+typedef struct tri_nccl_limits {
+    int64_t join_ms, exchange_ms, leave_ms; /* leave: of finalize and abort */
+} tri_nccl_limits;
+
+typedef struct tri_nccl {
+    const tri_nccl_calls *calls;
+    tri_cuda_handles card;
+    nccl_comm comm; /* NULL: it was aborted */
+    bool hangs;     /* so does what it has queued */
+    int rank, count;
+    tri_nccl_limits limits;
+    nccl_result result; /* the first failure since begin */
+    const char *failed; /* the operation that failed so */
+    char name[TRI_NCCL_NBYTES];
+} tri_nccl;
+
+/* The version of the library as a number (22809) and in words. TRI_EUNSUPPORTED: one sentence says why there is none.
+ */
+tri_status tri_nccl_version(int *version, char text[TRI_NCCL_NBYTES]);
+void tri_nccl_print(int version, char text[TRI_NCCL_NBYTES]);
+/* Rank 0 makes it, and tells it the others. */
+tri_status tri_nccl_unique_id(const tri_device *device, nccl_unique_id *id);
+
+/* Collective. Blocks until all ranks are there: TRI_ETIMEOUT, one is not. */
+tri_status tri_nccl_open(const tri_device *device, const nccl_unique_id *id, int rank, int count,
+                         const tri_nccl_limits *limits, tri_nccl **out);
+/* Collective, unless it was aborted. NULL does nothing. TRI_ETIMEOUT: NCCL hangs, and so may the card's queue. */
+tri_status tri_nccl_close(tri_nccl *nccl);
+/* Ends what is under way; TRI_ETIMEOUT: NCCL hangs, and this card cannot be used by this process any more. */
+tri_status tri_nccl_abort(tri_nccl *nccl);
+
+/* Operations in f32 between these two travel at the same time; end returns when they are queued. */
+void tri_nccl_begin(tri_nccl *nccl);
+void tri_nccl_send(tri_nccl *nccl, const float *data, int64_t count, int to);
+void tri_nccl_receive(tri_nccl *nccl, float *data, int64_t count, int from);
+/* In place, in an order of NCCL's own. */
+void tri_nccl_all_reduce(tri_nccl *nccl, float *data, int64_t count);
+/* In place: rank r's block is data[r count .. (r + 1) count). */
+void tri_nccl_all_gather(tri_nccl *nccl, float *data, int64_t count);
+void tri_nccl_broadcast(tri_nccl *nccl, float *data, int64_t count, int root);
+/* After a failure the communicator is aborted. */
+tri_status tri_nccl_end(tri_nccl *nccl);
+/* Until all that was queued is done. After a failure the communicator is aborted. */
+tri_status tri_nccl_wait(tri_nccl *nccl);
+
+#endif

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * nccl_sums.h: gradients of ranks summed between their cards by NCCL, in one of two orders.
+ *
+ * Canonical: every rank owns a block. It receives the block of each part of all ranks, adds them by our own kernel in
+ * the order of the canonical tree (tensor/tree.h), and hands out the sum: the bits of tri_all_reduce_tree(). Any: NCCL
+ * adds in an order of its own. Parts are memory of the device. Everything goes through its queue of kernels, and
+ * nothing but tri_nccl_sums_wait() waits until it is done. After a failure no more sums can be made: open them again.
+ */
+#ifndef TRI_PARALLEL_NCCL_SUMS_H
+#define TRI_PARALLEL_NCCL_SUMS_H
+
+#include <trireme/comm.h>
+
+#include "device/cuda/nccl.h"
+
+typedef struct tri_nccl_sums tri_nccl_sums;
+
+typedef struct tri_nccl_setup {
+    tri_group *group;
+    const tri_device *device;
+    bool any_order;
+    tri_nccl_limits limits;
+    size_t staging_nbytes; /* of the device, for parts of other ranks; 0: 64 MiB */
+} tri_nccl_setup;
+
+/* Collective over the group. All ranks fail with the same sentence: one has no NCCL (TRI_EUNSUPPORTED), their versions
+ * differ, two are on one card (TRI_ECONFIG), or one does not come (TRI_ETIMEOUT). */
+tri_status tri_nccl_sums_open(const tri_nccl_setup *setup, tri_nccl_sums **out);
+/* Collective, unless a call has failed. NULL does nothing. TRI_ETIMEOUT: NCCL hangs, and this process should end. */
+tri_status tri_nccl_sums_close(tri_nccl_sums *sums);
+/* "NCCL 2.28.9" */
+const char *tri_nccl_sums_name(const tri_nccl_sums *sums);
+
+/* As tri_all_reduce_tree(), of at least one leaf for each rank: parts[0] gets the sum, the others are scratch. */
+tri_status tri_nccl_sums_all_reduce(tri_nccl_sums *sums, int64_t leaves, float *const *parts, int part_count,
+                                    int64_t count);
+/* As tri_reduce_scatter_tree(): out gets this rank's block of the sum, and may lie where that of parts[0] does. The
+ * order is the canonical one in both settings; parts are scratch. */
+tri_status tri_nccl_sums_reduce_scatter(tri_nccl_sums *sums, int64_t leaves, float *const *parts, int part_count,
+                                        const tri_blocks *blocks, float *out);
+/* Every rank's block of data, on all ranks. */
+tri_status tri_nccl_sums_all_gather(tri_nccl_sums *sums, float *data, const tri_blocks *blocks);
+/* Until all sums so far are there. */
+tri_status tri_nccl_sums_wait(tri_nccl_sums *sums);
+
+#endif
