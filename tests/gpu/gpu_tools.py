@@ -26,17 +26,20 @@ class Tools(unittest.TestCase):
         bundle = self.folder / "bundle"
         made = run(TOOLS / "gpu_bundle", "--build", BUILD, "--most", "256", bundle)
         self.assertEqual(made.returncode, 0, made.stdout)
-        done = run("tools/gpu_check", "--fake", "facts", "1", "gemm", "training", "faults", folder=bundle)
+        done = run("tools/gpu_check", "--fake", "facts", "1", "gemm", "training", "nccl", "faults", folder=bundle)
         self.assertEqual(done.returncode, 0, done.stdout)
         rows = [line.split(" | ") for line in (bundle / "gpu_check.md").read_text().splitlines()[4:]]
         self.assertEqual([row[1:3] for row in rows], [["facts", "passed"], ["ceilings", "passed"], ["gemm", "passed"],
-                                                      ["training", "passed"], ["faults", "passed"]])
+                                                      ["training", "passed"], ["nccl", "passed"], ["faults", "passed"]])
         self.assertIn("Emulated card", rows[0][4])
         self.assertIn("cublasLt 13.1.0 32^3", rows[1][4])
         self.assertIn("6 products, 0 by our own kernels: small output 16x32x24 x8: 1.0.1.0.0.0.0.0.0 (0 refused)", rows[2][4])
         self.assertIn("12 of 12 refusals are those of the fake", rows[2][4])
-        for row in rows[3:]:
+        for row in (rows[3], rows[5]):
             self.assertIn("0 with other weights", row[4])
+        self.assertIn("NCCL 2.28.9, 1 rank: the canonical order has the bits of the host's sum, any order is exact", rows[4][4])
+        self.assertIn("NCCL 2.28.9, 2 ranks: the canonical order", rows[4][4])
+        self.assertIn("ranks 0 and 1 are both on card GPU-face0000", rows[4][4])
 
     def test_a_section_that_fails_says_why_and_the_others_go_on(self):
         done = run(TOOLS / "gpu_check", "--fake", "--build", BUILD, "0", "3", folder=self.folder, FAKE_CUDA="no_card")
