@@ -7,7 +7,7 @@
  * refused. Two ranks on one card are refused, but only when all ranks are there. All-reduce adds from the last rank to
  * the first. FAKE_NCCL names what else it does, separated by commas: `old1`: card 1 has version 2.27.3; `no_version1`:
  * none; `absent1`: rank 1 never comes; `silent1`: rank 1 comes and then sends nothing; `gone1`: to the others it is
- * lost; `init_hangs`, `finalize_hangs`, `abort_hangs`.
+ * lost; `finalize_hangs`, `abort_hangs`.
  */
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -155,10 +155,6 @@ nccl_result ncclGetUniqueId(nccl_unique_id *id)
 
 nccl_result ncclCommInitRankConfig(nccl_comm *comm, int count, nccl_unique_id id, int rank, nccl_config *config)
 {
-    if (has("init_hangs")) {
-        (void)unlink(id.bytes);
-        hang();
-    }
     if (config->magic != NCCL_CONFIG_MAGIC || config->nbytes < sizeof(*config) || config->blocking != 0)
         return refuse("ncclConfig_t argument not initialized", NCCL_INVALID_ARGUMENT);
     if (count < 1 || count > MOST_RANKS || rank < 0 || rank >= count)

@@ -96,8 +96,6 @@ typedef struct limited_call {
     cuda_context context;
     void (*run)(struct limited_call *call);
     nccl_comm comm;
-    nccl_unique_id id;
-    int rank, count;
     nccl_result result;
     atomic_bool done;
 } limited_call;
@@ -120,8 +118,6 @@ static limited_call *call_make(const tri_nccl *nccl, void (*run)(limited_call *c
     call->context = nccl->card.context;
     call->run = run;
     call->comm = nccl->comm;
-    call->rank = nccl->rank;
-    call->count = nccl->count;
     return call;
 }
 
@@ -144,16 +140,6 @@ static tri_status call_run(limited_call *call, int64_t limit_ms)
     return TRI_OK;
 }
 
-static void create_run(limited_call *call)
-{
-    nccl_config config = {.nbytes = sizeof(config),
-                          .magic = NCCL_CONFIG_MAGIC,
-                          .version = NCCL_CONFIG_VERSION,
-                          .blocking = NCCL_NOT_BLOCKING,
-                          .unused = NCCL_UNSET};
-    call->result = call->calls->comm_create(&call->comm, call->count, call->id, call->rank, &config);
-}
-
 static void abort_run(limited_call *call)
 {
     call->result = call->calls->comm_abort(call->comm);
@@ -171,6 +157,8 @@ static void finalize_run(limited_call *call)
     }
     if (call->result == 0)
         call->result = call->calls->comm_destroy(call->comm);
+    if (call->result == NCCL_IN_PROGRESS)
+        call->result = 0; /* nobody needs it any more */
 }
 
 tri_status tri_nccl_abort(tri_nccl *nccl)
@@ -237,20 +225,16 @@ tri_status tri_nccl_unique_id(const tri_device *device, nccl_unique_id *id)
     return result == 0 ? TRI_OK : fail_as(calls, "NCCL", "no unique id", result);
 }
 
+/* By the caller's thread: older versions of NCCL keep what they begin here in the thread's own memory. */
 static tri_status comm_create(tri_nccl *nccl, const nccl_unique_id *id)
 {
-    limited_call *call = call_make(nccl, create_run);
-    if (!call)
-        return TRI_ENOMEM;
-    call->id = *id;
-    const tri_status status = call_run(call, nccl->limits.join_ms);
-    if (status == TRI_ETIMEOUT)
-        return tri_fail(TRI_ETIMEOUT, "%s: its init has not returned within %.1f s: end this process", nccl->name,
-                        (double)nccl->limits.join_ms / 1000);
-    TRI_TRY(status);
-    const nccl_result result = call->result;
-    nccl->comm = call->comm;
-    tri_free(call);
+    nccl_config config = {.nbytes = sizeof(config),
+                          .magic = NCCL_CONFIG_MAGIC,
+                          .version = NCCL_CONFIG_VERSION,
+                          .blocking = NCCL_NOT_BLOCKING,
+                          .unused = NCCL_UNSET};
+    (void)nccl->card.calls->context_set(nccl->card.context);
+    const nccl_result result = nccl->calls->comm_create(&nccl->comm, nccl->count, *id, nccl->rank, &config);
     if (result != 0 && result != NCCL_IN_PROGRESS)
         return give_up(nccl, fail_as(nccl->calls, nccl->name, "init", result));
     return state_await(nccl, "init", nccl->limits.join_ms);
@@ -291,7 +275,7 @@ static tri_status finalize(tri_nccl *nccl)
     TRI_TRY(status);
     const nccl_result result = call->result;
     tri_free(call);
-    return result == 0 ? TRI_OK : fail_as(nccl->calls, nccl->name, "finalize", result);
+    return result == 0 ? TRI_OK : give_up(nccl, fail_as(nccl->calls, nccl->name, "finalize", result));
 }
 
 tri_status tri_nccl_close(tri_nccl *nccl)
@@ -317,10 +301,10 @@ static void take(tri_nccl *nccl, const char *what, nccl_result result)
 
 void tri_nccl_begin(tri_nccl *nccl)
 {
-    nccl->result = nccl->comm ? 0 : NCCL_INVALID_USAGE;
-    nccl->failed = "it was aborted";
+    nccl->result = nccl->comm ? 0 : NCCL_INVALID_USAGE; /* aborted: end reports it */
     (void)nccl->card.calls->context_set(nccl->card.context);
-    take(nccl, "group", nccl->calls->group_start());
+    if (nccl->comm)
+        take(nccl, "group", nccl->calls->group_start());
 }
 
 void tri_nccl_send(tri_nccl *nccl, const float *data, int64_t count, int to)
@@ -359,6 +343,8 @@ void tri_nccl_broadcast(tri_nccl *nccl, float *data, int64_t count, int root)
 
 tri_status tri_nccl_end(tri_nccl *nccl)
 {
+    if (!nccl->comm)
+        return tri_fail(TRI_EIO, "%s: it was aborted after an earlier failure", nccl->name);
     take(nccl, "group", nccl->calls->group_end());
     if (nccl->result != 0)
         return give_up(nccl, fail_as(nccl->calls, nccl->name, nccl->failed, nccl->result));

@@ -2,9 +2,9 @@
  *
  * nccl.h: NVIDIA's NCCL between the cards of ranks: a communicator that is non-blocking, and its operations.
  *
- * Whatever waits for other ranks has a time limit. What may hang inside NCCL (its init, finalize and abort) runs on a
- * thread of its own, which is left behind when its time is over. Operations go through the queue of kernels, between
- * begin and end, and return before they are done. Which ranks meet, and sums in a fixed order: parallel/nccl_sums.h.
+ * Whatever waits for other ranks has a time limit. What may hang inside NCCL (its finalize and abort) runs on a thread
+ * of its own, which is left behind when its time is over. Operations go through the queue of kernels, between begin and
+ * end, and return before they are done. Which ranks meet, and sums in a fixed order: parallel/nccl_sums.h.
  */
 #ifndef TRI_DEVICE_CUDA_NCCL_H
 #define TRI_DEVICE_CUDA_NCCL_H
@@ -38,7 +38,8 @@ void tri_nccl_print(int version, char text[TRI_NCCL_NBYTES]);
 /* Rank 0 makes it, and tells it the others. */
 tri_status tri_nccl_unique_id(const tri_device *device, nccl_unique_id *id);
 
-/* Collective. Blocks until all ranks are there: TRI_ETIMEOUT, one is not. */
+/* Collective. Blocks until all ranks are there: TRI_ETIMEOUT, one is not. With NCCL_COMM_BLOCKING=1 in the environment
+ * NCCL waits by itself, without a limit. The same thread calls the functions below. */
 tri_status tri_nccl_open(const tri_device *device, const nccl_unique_id *id, int rank, int count,
                          const tri_nccl_limits *limits, tri_nccl **out);
 /* Collective, unless it was aborted. NULL does nothing. TRI_ETIMEOUT: NCCL hangs, and so may the card's queue. */
