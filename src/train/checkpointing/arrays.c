@@ -89,16 +89,37 @@ static tri_status piece_write(void *arg, int64_t at, int64_t count, const float 
                                at % arrays->job->tensors.total, values);
 }
 
-tri_status tri_job_arrays_open(tri_job *job, bool with_state, tri_job_arrays *arrays)
+static tri_status view_place(tri_device_view *view, const tri_device *device, void *memory, size_t nbytes)
+{
+    *view = (tri_device_view){.device = device, .memory = memory, .host = memory, .nbytes = nbytes};
+    if (!tri_device_shares_host(device))
+        view->host = tri_alloc_bulk(nbytes);
+    return view->host ? TRI_OK : TRI_ENOMEM;
+}
+
+tri_status tri_job_arrays_open_unread(tri_job *job, bool with_state, tri_job_arrays *arrays)
 {
     const tri_params *params = job->params;
     *arrays = (tri_job_arrays){.job = job, .pieces = {arrays, piece_read, piece_write}};
-    TRI_TRY(tri_device_view_open(&arrays->views[0], params->device, params->values,
-                                 (size_t)tri_params_held(params) * sizeof(float)));
+    TRI_TRY(
+        view_place(&arrays->views[0], params->device, params->values, (size_t)tri_params_held(params) * sizeof(float)));
     arrays->count = 1;
     for (int s = 0; with_state && job->optim && tri_optim_state_name(job->optim, s); s++, arrays->count++)
-        TRI_TRY(tri_device_view_open(&arrays->views[1 + s], params->device, tri_optim_state(job->optim, s),
-                                     (size_t)tri_optim_count(job->optim) * sizeof(float)));
+        TRI_TRY(view_place(&arrays->views[1 + s], params->device, tri_optim_state(job->optim, s),
+                           (size_t)tri_optim_count(job->optim) * sizeof(float)));
+    return TRI_OK;
+}
+
+void tri_job_arrays_read(const tri_job_arrays *arrays)
+{
+    for (int i = 0; i < arrays->count; i++)
+        tri_device_view_read(&arrays->views[i]);
+}
+
+tri_status tri_job_arrays_open(tri_job *job, bool with_state, tri_job_arrays *arrays)
+{
+    TRI_TRY(tri_job_arrays_open_unread(job, with_state, arrays));
+    tri_job_arrays_read(arrays);
     return TRI_OK;
 }
 

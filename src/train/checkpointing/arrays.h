@@ -20,6 +20,9 @@ typedef struct tri_job_arrays {
 } tri_job_arrays;
 /* Does not move; ends with tri_job_arrays_close() whatever is returned. */
 tri_status tri_job_arrays_open(tri_job *job, bool with_state, tri_job_arrays *arrays);
+/* Of a device that shares no memory with the host: their places, and nothing in them until tri_job_arrays_read(). */
+tri_status tri_job_arrays_open_unread(tri_job *job, bool with_state, tri_job_arrays *arrays);
+void tri_job_arrays_read(const tri_job_arrays *arrays);
 void tri_job_arrays_close(tri_job_arrays *arrays);
 /* The host's view of them has changed. */
 void tri_job_arrays_written(const tri_job_arrays *arrays);

@@ -20,10 +20,17 @@
 
 tri_status tri_job_slices_open(tri_job *job, bool with_state, tri_job_slices *slices)
 {
+    TRI_TRY(tri_job_slices_open_unread(job, with_state, slices));
+    tri_job_arrays_read(&slices->arrays);
+    return TRI_OK;
+}
+
+tri_status tri_job_slices_open_unread(tri_job *job, bool with_state, tri_job_slices *slices)
+{
     int tensors = job->tensors.count;
     bool apart = with_state && tri_job_has_own_weights(job);
     *slices = (tri_job_slices){.content.model_count = tensors};
-    TRI_TRY(tri_job_arrays_open(job, with_state && !apart, &slices->arrays));
+    TRI_TRY(tri_job_arrays_open_unread(job, with_state && !apart, &slices->arrays));
     if (apart)
         TRI_TRY(tri_local_state_open(job, &slices->apart));
     tri_arena *arena = &slices->arrays.arena;

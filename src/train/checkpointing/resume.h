@@ -17,6 +17,8 @@ typedef struct tri_job_slices {
     tri_checkpoint_content content;
 } tri_job_slices;
 tri_status tri_job_slices_open(tri_job *job, bool with_state, tri_job_slices *slices);
+/* The arrays have places, and nothing in them until tri_job_arrays_read(). */
+tri_status tri_job_slices_open_unread(tri_job *job, bool with_state, tri_job_slices *slices);
 void tri_job_slices_close(tri_job_slices *slices);
 /* The other ranks while rank 0 saves or loads by the slices' pieces. */
 tri_status tri_job_slices_follow(tri_job *job, bool with_state, bool saves);

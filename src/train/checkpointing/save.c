@@ -42,8 +42,9 @@ typedef struct saver_state {
     int64_t cost_ns;   /* of the latest save to the run's own folder, until it was on the disk; 0: there was none */
     int64_t look_step; /* the clock is looked at after this step */
     int64_t opened_ns, opened_step;
-    float *copy;        /* of this rank's elements; NULL: all saves are complete at once */
-    tri_thread *thread; /* that writes; NULL: none */
+    float *copy;             /* of this rank's elements; NULL: all saves are complete at once */
+    tri_device_event copied; /* elements of a device that are on their way to it */
+    tri_thread *thread;      /* that writes; NULL: none */
     atomic_bool done, given_up;
     save_work work; /* of the thread */
     int64_t saved, failed, whole_step;
@@ -103,7 +104,8 @@ static tri_status form(tri_job *job)
     save_work_fini(work);
     tri_free(work);
     TRI_TRY(status);
-    saver->copy = tri_alloc_bulk((size_t)count * sizeof(float) + 1);
+    TRI_TRY(tri_device_event_create(job->device, &saver->copied));
+    saver->copy = tri_device_host_alloc(job->device, (size_t)count * sizeof(float) + 1);
     /* The system gives its pages now, not while the first save holds all up. */
     for (int64_t i = 0; saver->copy && i < count; i += 4096 / (int64_t)sizeof(float))
         *(volatile float *)&saver->copy[i] = 0;
@@ -195,7 +197,8 @@ static void saver_close(tri_job *job)
         return;
     atomic_store(&saver->given_up, true);
     previous_end(job);
-    tri_free(saver->copy);
+    tri_device_host_free(job->device, saver->copy);
+    tri_device_event_destroy(job->device, &saver->copied);
     tri_free(saver);
     job->states[TRI_FEATURE_SAVER] = NULL;
 }
@@ -393,7 +396,7 @@ static void saver_write(saver_state *saver, save_work *work, bool beside)
 /* A part that may have another bit is given to no checkpoint. */
 static void copy_make(tri_job *job, save_work *work)
 {
-    save_work_copy(work, saver_of(job)->copy);
+    save_work_copy(work, job->device, saver_of(job)->copied, saver_of(job)->copy);
     tri_status status = tri_features_copied(job);
     for (int i = 0; status != TRI_OK && i < work->target_count; i++)
         save_target_fail(&work->targets[i], status);
@@ -405,9 +408,11 @@ static tri_status write_met(tri_job *job, save_work *work, bool lasting)
     saver_state *saver = saver_of(job);
     bool collects = false;
     TRI_TRY(work_begin(job, work, &collects));
+    const bool beside = !collects && !lasting && work == &saver->work && saver->copy;
+    if (!beside)
+        save_work_read(work);
     if (collects)
         return collect(job, work);
-    bool beside = !lasting && work == &saver->work && saver->copy;
     work->memory = beside ? NULL : job;
     work->look = tri_features_copied;
     if (beside)

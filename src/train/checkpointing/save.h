@@ -48,16 +48,21 @@ typedef struct save_work {
     tri_job_slices slices;
     save_item *items;
     int item_count;
+    const tri_device *device; /* from which items are still copied, until the event; NULL: from none */
+    tri_device_event copied;
     tri_job *memory;                      /* whose arrays the items are; NULL: they are of a copy, */
     tri_status (*look)(tri_job *memory);  /* and fails if they have changed since they were compared */
     uint64_t nbytes;                      /* of a checkpoint */
     int64_t start_ns, paused_ns, took_ns; /* when; how long training stood still; until it was durable */
 } save_work;
 
-/* Fills in names, slices and items of this rank; views of its arrays stay open until save_work_fini(). */
+/* Fills in names, slices and items of this rank; views of its arrays stay open until save_work_fini(), with nothing in
+ * them before save_work_read() where the host cannot reach the device's memory. */
 tri_status save_work_fill(tri_job *job, save_work *work);
-/* Copies the elements of all items, which then are those of the copy. */
-void save_work_copy(save_work *work, float *copy);
+void save_work_read(const save_work *work);
+/* Copies the elements of all items, which then are those of the copy; of a device beside its kernels, to memory of
+ * tri_device_host_alloc(): they are there when the event is over, for which save_work_run() waits. */
+void save_work_copy(save_work *work, const tri_device *device, tri_device_event copied, float *copy);
 /* Elements of all items. */
 int64_t save_work_count(const save_work *work);
 /* Writes this rank's elements to all targets; each target has a status then. The first rank also waits for the others

@@ -55,7 +55,7 @@ static int apart_items(const save_work *work, save_item *items)
 
 tri_status save_work_fill(tri_job *job, save_work *work)
 {
-    TRI_TRY(tri_job_slices_open(job, true, &work->slices));
+    TRI_TRY(tri_job_slices_open_unread(job, true, &work->slices));
     const tri_job_arrays *arrays = &work->slices.arrays;
     int most = 0, held;
     for (int a = 0; a < arrays->count; a++) {
@@ -87,14 +87,48 @@ int64_t save_work_count(const save_work *work)
     return count;
 }
 
-void save_work_copy(save_work *work, float *copy)
+void save_work_read(const save_work *work)
 {
+    tri_job_arrays_read(&work->slices.arrays);
+}
+
+/* Where the device has what an item names by its place in a view; NULL: it is in the host's memory alone. */
+static const void *item_there(const save_work *work, const save_item *item)
+{
+    const char *values = (const char *)item->values;
+    for (int i = 0; i < work->slices.arrays.count; i++) {
+        const tri_device_view *view = &work->slices.arrays.views[i];
+        const char *host = view->host;
+        if (values >= host && values < host + view->nbytes)
+            return (const char *)view->memory + (values - host);
+    }
+    return NULL;
+}
+
+void save_work_copy(save_work *work, const tri_device *device, tri_device_event copied, float *copy)
+{
+    const bool queued = !tri_device_shares_host(device);
+    if (queued) { /* behind the kernels so far */
+        tri_device_event_record(device, copied, TRI_QUEUE_KERNELS);
+        tri_device_event_order(device, copied, TRI_QUEUE_COPIES);
+    }
     for (int i = 0; i < work->item_count; i++) {
         save_item *item = &work->items[i];
-        memcpy(copy, item->values, (size_t)item_count(item) * sizeof(float));
+        const size_t nbytes = (size_t)item_count(item) * sizeof(float);
+        const void *there = queued ? item_there(work, item) : NULL;
+        if (there)
+            tri_device_copy_out(device, copy, there, nbytes);
+        else
+            memcpy(copy, item->values, nbytes);
         item->values = copy;
         copy += item_count(item);
     }
+    if (!queued)
+        return;
+    tri_device_event_record(device, copied, TRI_QUEUE_COPIES);
+    tri_device_event_order(device, copied, TRI_QUEUE_KERNELS); /* which would write what is copied */
+    work->device = device;
+    work->copied = copied;
 }
 
 void save_work_fini(save_work *work)
@@ -231,6 +265,8 @@ static void tell(const save_work *work, save_target *target)
 
 void save_work_run(save_work *work)
 {
+    if (work->device)
+        tri_device_event_wait(work->device, work->copied);
     for (int i = 0; i < work->target_count; i++) {
         save_target *target = &work->targets[i];
         if (!target->draft)
