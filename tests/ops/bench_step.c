@@ -161,7 +161,8 @@ int main(int argc, char **argv)
     const tri_tree_part whole = {0, SHARDS};
     must(tri_graph_grads_set(graph, 1, &whole, &grads), "gradients");
     clocks_set(graph);
-    const tri_batch batch = {SHARDS, rows, first_sample, tokens, tokens};
+    const tri_batch batch = {
+        .shards = SHARDS, .rows = rows, .first_sample = first_sample, .input = tokens, .target = tokens};
     run(graph, &batch);
     memset(spent, 0, sizeof spent);
     for (round_now = 0; round_now < rounds; round_now++) {
