@@ -48,7 +48,7 @@ static void expect_bits(const char *what, const float *got, const float *want, i
     }
 }
 
-static void arrays_are_filled_cast_scaled_and_added(void **state)
+static void arrays_are_filled_cast_and_added(void **state)
 {
     (void)state;
     tri_gpu_queue queue = tri_emulator_queue();
@@ -59,11 +59,9 @@ static void arrays_are_filled_cast_scaled_and_added(void **state)
     tri_gpu_add(&queue, f32(out), f32(a), f32(b), COUNT);
     tri_vector_add(1, want, a, b, COUNT);
     expect_bits("add", out, want, COUNT);
-    tri_gpu_scale(&queue, out, 0.25f, COUNT);
-    for (int64_t i = 0; i < COUNT; i++) {
-        want[i] *= 0.25f;
-    }
-    expect_bits("scale", out, want, COUNT);
+    tri_gpu_add(&queue, f32(out + 1), f32(a + 1), f32(b + 2), COUNT - 2); /* on no multiple of 16 bytes */
+    tri_vector_add(1, want + 1, a + 1, b + 2, COUNT - 2);
+    expect_bits("add", out, want, COUNT);
     a[0] = NAN;
     a[1] = INFINITY;
     a[2] = 1e-41f;
@@ -138,11 +136,7 @@ static void norms_have_the_bits_of_the_cpu_under_every_schedule(void **state)
         tri_emulator_seed(seed);
         tri_gpu_squares(&queue, x, LONG, blocks);
         assert_memory_equal(blocks, cpu, sizeof blocks);
-        tri_gpu_tree(&queue, blocks, 6);
         assert_int_equal(queue.status, TRI_OK);
-        double copy[6];
-        memcpy(copy, cpu, sizeof copy);
-        assert_true(blocks[0] == tri_vector_tree_sum(copy, 6));
     }
     tri_emulator_seed(0);
     tri_free(x);
@@ -152,7 +146,6 @@ static void expect_step(const tri_optim_ops *ops, const optim_rates *rates, floa
 {
     tri_gpu_step_args args = optim_gpu_args(ops, rates, decay);
     float *grads = normal(8, COUNT), *values[2], *moment[2][2];
-    uint16_t *copy = tri_alloc_bulk(COUNT * sizeof *copy);
     tri_gpu_queue queue = tri_emulator_queue();
     for (int i = 0; i < 2; i++) {
         values[i] = normal(7, COUNT);
@@ -167,7 +160,6 @@ static void expect_step(const tri_optim_ops *ops, const optim_rates *rates, floa
     args.grads = grads;
     args.state[0] = moment[0][0];
     args.state[1] = moment[0][1];
-    args.copy = tri_gpu_value_make(copy, TRI_BF16);
     args.count = COUNT;
     for (int step = 0; step < 3; step++) {
         tri_gpu_step(&queue, &args);
@@ -177,16 +169,12 @@ static void expect_step(const tri_optim_ops *ops, const optim_rates *rates, floa
     expect_bits(ops->name, values[0], values[1], COUNT);
     expect_bits("state 0", moment[0][0], moment[1][0], COUNT);
     expect_bits("state 1", moment[0][1], moment[1][1], COUNT);
-    for (int64_t i = 0; i < COUNT; i++) {
-        assert_int_equal(copy[i], half_to_bf16(values[0][i]));
-    }
     for (int i = 0; i < 2; i++) {
         tri_free(values[i]);
         tri_free(moment[i][0]);
         tri_free(moment[i][1]);
     }
     tri_free(grads);
-    tri_free(copy);
 }
 
 static void optimizers_step_with_the_bits_of_the_cpu(void **state)
@@ -319,7 +307,7 @@ static void a_tensor_core_cuts_to_25_bits(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(arrays_are_filled_cast_scaled_and_added),
+        cmocka_unit_test(arrays_are_filled_cast_and_added),
         cmocka_unit_test(leaves_fold_in_the_order_of_the_tree),
         cmocka_unit_test(norms_have_the_bits_of_the_cpu_under_every_schedule),
         cmocka_unit_test(optimizers_step_with_the_bits_of_the_cpu),

@@ -12,7 +12,7 @@
 #include <stdint.h>
 
 #define TRI_GPU_THREADS      256 /* of a block, at most */
-#define TRI_GPU_EACH         4   /* elements of a thread of an elementwise kernel */
+#define TRI_GPU_EACH         4   /* neighbours that a thread of an elementwise kernel has: 16 bytes of f32 */
 #define TRI_GPU_SHARDS       64  /* of one call, at most */
 #define TRI_GPU_DIMS         6
 #define TRI_GPU_SQUARES      4096 /* elements of a block of the norm: TRI_NORM_BLOCK */
@@ -21,13 +21,11 @@
 #define TRI_GPU_KERNELS(X)                                                                                             \
     X(fill)        /* out[i] = value */                                                                                \
     X(cast)        /* to[i] = from[i]; copies where the types are equal */                                             \
-    X(scale)       /* x[i] *= factor */                                                                                \
     X(add)         /* out[i] = a[i] + b[i], rounded once */                                                            \
     X(fold)        /* the canonical tree over leaves of shards: blocks along x, parts along y */                       \
     X(squares)     /* blocks[b] = sum of squares of 4096 elements: 16 threads each */                                  \
-    X(tree)        /* blocks[0] = the balanced tree over blocks; one block */                                          \
     X(differs)     /* blocks[b] = threads that found two elements of 16 bits that differ */                            \
-    X(step)        /* one step of an optimizer over a run of elements, and their copies in 16 bits */                  \
+    X(step)        /* one step of an optimizer over a run of elements */                                               \
     X(map)         /* activations: y = f(x), or dx = dy f'(.) */                                                       \
     X(pair)        /* a + b or a b, b of one sample or of all; relu */                                                 \
     X(pair_back)   /* gradients of both */                                                                             \
@@ -114,12 +112,6 @@ typedef struct tri_gpu_cast_args {
     int64_t count;
 } tri_gpu_cast_args;
 
-typedef struct tri_gpu_scale_args {
-    float *x;
-    float factor;
-    int64_t count;
-} tri_gpu_scale_args;
-
 typedef struct tri_gpu_add_args {
     tri_gpu_value out, a, b;
     int64_t count;
@@ -140,11 +132,6 @@ typedef struct tri_gpu_squares_args {
     int64_t count;
     double *blocks;
 } tri_gpu_squares_args;
-
-typedef struct tri_gpu_tree_args {
-    double *blocks;
-    int64_t count;
-} tri_gpu_tree_args;
 
 #define TRI_GPU_DIFFERS 32 /* elements of a thread */
 
@@ -167,7 +154,6 @@ typedef struct tri_gpu_step_args {
     float *values;
     const float *grads;
     float *state[2];
-    tri_gpu_value copy; /* of the new values, where there is one */
     int64_t count;
 } tri_gpu_step_args;
 

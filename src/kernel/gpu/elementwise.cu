@@ -1,48 +1,36 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * elementwise.cu: flat arrays: fill, cast, scale, add; the canonical tree over shards; the norm of a gradient; whether
+ * elementwise.cu: flat arrays: fill, cast, add; the canonical tree over shards; the norm of a gradient; whether
  * two arrays are equal.
  */
 #include "kernel/gpu/gpu.h"
 
 GPU_KERNEL(fill)
 {
-    for (int k = 0; k < TRI_GPU_EACH; k++) {
-        const int64_t i = gpu_first() + (int64_t)k * gpu_nx();
-        if (i < a.count) {
-            a.out[i] = a.value;
-        }
-    }
+    const int64_t i = gpu_run();
+    const float x[TRI_GPU_EACH] = {a.value, a.value, a.value, a.value};
+    gpu_store_run(gpu_f32(a.out), i, a.count - i, x);
 }
 
 GPU_KERNEL(cast)
 {
-    for (int k = 0; k < TRI_GPU_EACH; k++) {
-        const int64_t i = gpu_first() + (int64_t)k * gpu_nx();
-        if (i < a.count) {
-            gpu_store(a.to, i, gpu_load(a.from, i));
-        }
-    }
-}
-
-GPU_KERNEL(scale)
-{
-    for (int k = 0; k < TRI_GPU_EACH; k++) {
-        const int64_t i = gpu_first() + (int64_t)k * gpu_nx();
-        if (i < a.count) {
-            a.x[i] *= a.factor;
-        }
-    }
+    const int64_t i = gpu_run();
+    float x[TRI_GPU_EACH];
+    gpu_load_run(a.from, i, a.count - i, x);
+    gpu_store_run(a.to, i, a.count - i, x);
 }
 
 GPU_KERNEL(add)
 {
+    const int64_t i = gpu_run();
+    float x[TRI_GPU_EACH], y[TRI_GPU_EACH];
+    gpu_load_run(a.a, i, a.count - i, x);
+    gpu_load_run(a.b, i, a.count - i, y);
+    GPU_UNROLL
     for (int k = 0; k < TRI_GPU_EACH; k++) {
-        const int64_t i = gpu_first() + (int64_t)k * gpu_nx();
-        if (i < a.count) {
-            gpu_store(a.out, i, gpu_load(a.a, i) + gpu_load(a.b, i));
-        }
+        x[k] += y[k];
     }
+    gpu_store_run(a.out, i, a.count - i, x);
 }
 
 /* Sums of 2, 4, .. leaves, written out so that no compiler keeps a stack of them in memory. */
@@ -124,16 +112,6 @@ GPU_KERNEL(squares)
     }
     if (lane == 0 && first < a.count) {
         a.blocks[block] = shared->lane[tx];
-    }
-}
-
-GPU_KERNEL(tree)
-{
-    for (int64_t step = 1; step < a.count; step *= 2) {
-        for (int64_t i = 2 * step * gpu_tx(); i + step < a.count; i += 2 * step * gpu_nx()) {
-            a.blocks[i] += a.blocks[i + step];
-        }
-        gpu_sync();
     }
 }
 

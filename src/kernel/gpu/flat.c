@@ -55,12 +55,6 @@ void tri_gpu_cast(tri_gpu_queue *queue, tri_gpu_value to, tri_gpu_value from, in
     run_flat(queue, tri_gpu_kernel_cast, count, &args, sizeof args);
 }
 
-void tri_gpu_scale(tri_gpu_queue *queue, float *x, float factor, int64_t count)
-{
-    const tri_gpu_scale_args args = {x, factor, count};
-    run_flat(queue, tri_gpu_kernel_scale, count, &args, sizeof args);
-}
-
 void tri_gpu_add(tri_gpu_queue *queue, tri_gpu_value out, tri_gpu_value a, tri_gpu_value b, int64_t count)
 {
     const tri_gpu_add_args args = {out, a, b, count};
@@ -86,12 +80,6 @@ void tri_gpu_squares(tri_gpu_queue *queue, const float *x, int64_t count, double
     const tri_gpu_squares_args args = {x, count, blocks};
     const int64_t each = (int64_t)TRI_GPU_SQUARES * (TRI_GPU_THREADS / TRI_GPU_SQUARE_LANES);
     tri_gpu_run(queue, tri_gpu_kernel_squares, (count + each - 1) / each, 1, 1, TRI_GPU_THREADS, &args, sizeof args);
-}
-
-void tri_gpu_tree(tri_gpu_queue *queue, double *blocks, int64_t count)
-{
-    const tri_gpu_tree_args args = {blocks, count};
-    tri_gpu_run(queue, tri_gpu_kernel_tree, 1, 1, 1, TRI_GPU_THREADS, &args, sizeof args);
 }
 
 void tri_gpu_step(tri_gpu_queue *queue, const tri_gpu_step_args *args)

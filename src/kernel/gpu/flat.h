@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * flat.h: what flat stores in a GPU's memory need: fill, cast, scale, add, the canonical tree, norms, optimizers.
+ * flat.h: what flat stores in a GPU's memory need: fill, cast, add, the canonical tree, norms, optimizers.
  *
  * Pointers are into the memory of the queue's device. Each call launches and returns; a failure is the queue's status.
  */
@@ -22,17 +22,14 @@ void tri_gpu_run(tri_gpu_queue *queue, tri_gpu_kernel kernel, int64_t blocks, in
 void tri_gpu_fill(tri_gpu_queue *queue, float *out, float value, int64_t count);
 /* Copies, where the types are equal. */
 void tri_gpu_cast(tri_gpu_queue *queue, tri_gpu_value to, tri_gpu_value from, int64_t count);
-void tri_gpu_scale(tri_gpu_queue *queue, float *x, float factor, int64_t count);
 /* out = a + b, each sum rounded once to the type; out may be a or b. */
 void tri_gpu_add(tri_gpu_queue *queue, tri_gpu_value out, tri_gpu_value a, tri_gpu_value b, int64_t count);
 /* out[part][0, count) = factor times the sum of the part's leaves (at most TRI_GPU_SHARDS in all), which lie `stride`
  * apart; adds: added to what is there. */
 void tri_gpu_fold(tri_gpu_queue *queue, const float *leaves, int64_t stride, int64_t count, const tri_tree_part *parts,
                   int part_count, float *const *out, float factor, bool adds);
-/* blocks[b] = sum of squares of x[4096 b ..), the CPU's bits: kernel.h, TRI_NORM_BLOCK; then blocks[0] = their balanced
- * tree. */
+/* blocks[b] = sum of squares of x[4096 b ..), the CPU's bits: kernel.h, TRI_NORM_BLOCK. */
 void tri_gpu_squares(tri_gpu_queue *queue, const float *x, int64_t count, double *blocks);
-void tri_gpu_tree(tri_gpu_queue *queue, double *blocks, int64_t count);
 /* One step of an optimizer: the CPU's bits. */
 void tri_gpu_step(tri_gpu_queue *queue, const tri_gpu_step_args *args);
 

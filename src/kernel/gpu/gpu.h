@@ -175,6 +175,9 @@ typedef struct gpu_quad {
     uint32_t word[4];
 } __attribute__((aligned(16))) gpu_quad;
 
+/* Four elements of 16 bits. */
+typedef uint64_t __attribute__((may_alias)) gpu_four;
+
 /* Those from element i on. */
 GPU_FN gpu_quad gpu_load_quad(tri_gpu_value v, int64_t i)
 {
@@ -214,6 +217,75 @@ GPU_FN int64_t gpu_thread_x(void)
 GPU_FN int64_t gpu_first(void)
 {
     return (int64_t)gpu_bx() * gpu_nx() * TRI_GPU_EACH + gpu_tx();
+}
+
+/* Where the TRI_GPU_EACH neighbours begin that a thread has. */
+GPU_FN int64_t gpu_run(void)
+{
+    return gpu_thread_x() * TRI_GPU_EACH;
+}
+
+/* `have` of the neighbours from element i on, all or as many as that; the others are 0. In one access where all are
+ * there, on a multiple of their size. */
+GPU_FN void gpu_load_run(tri_gpu_value v, int64_t i, int64_t have, float x[TRI_GPU_EACH])
+{
+    const int width = v.type == TRI_GPU_F32 ? 4 : 2;
+    const char *const at = (const char *)v.data + i * width;
+    if (have >= TRI_GPU_EACH && (uintptr_t)at % (uintptr_t)(TRI_GPU_EACH * width) == 0) {
+        if (width == 4) {
+            gpu_quad quad;
+            __builtin_memcpy(&quad, gpu_aligned(at), sizeof quad);
+            GPU_UNROLL
+            for (int k = 0; k < TRI_GPU_EACH; k++) {
+                x[k] = gpu_float(quad.word[k]);
+            }
+        } else {
+            const uint64_t four = *(const gpu_four *)at;
+            GPU_UNROLL
+            for (int k = 0; k < TRI_GPU_EACH; k++) {
+                x[k] = gpu_from_half((uint16_t)(four >> 16 * k), v.type);
+            }
+        }
+        return;
+    }
+    GPU_UNROLL
+    for (int k = 0; k < TRI_GPU_EACH; k++) {
+        x[k] = k < have ? gpu_load(v, i + k) : 0.0f;
+    }
+}
+
+GPU_FN void gpu_store_run(tri_gpu_value v, int64_t i, int64_t have, const float x[TRI_GPU_EACH])
+{
+    const int width = v.type == TRI_GPU_F32 ? 4 : 2;
+    char *const at = (char *)v.data + i * width;
+    if (have >= TRI_GPU_EACH && (uintptr_t)at % (uintptr_t)(TRI_GPU_EACH * width) == 0) {
+        if (width == 4) {
+            gpu_quad quad;
+            GPU_UNROLL
+            for (int k = 0; k < TRI_GPU_EACH; k++) {
+                quad.word[k] = gpu_bits(x[k]);
+            }
+            __builtin_memcpy((void *)(uintptr_t)gpu_aligned(at), &quad, sizeof quad);
+        } else {
+            *(gpu_four *)at = (uint64_t)gpu_pair(x[0], x[1], v.type) | (uint64_t)gpu_pair(x[2], x[3], v.type) << 32;
+        }
+        return;
+    }
+    GPU_UNROLL
+    for (int k = 0; k < TRI_GPU_EACH; k++) {
+        if (k < have) {
+            gpu_store(v, i + k, x[k]);
+        }
+    }
+}
+
+/* An array in f32. */
+GPU_FN tri_gpu_value gpu_f32(const float *data)
+{
+    tri_gpu_value v;
+    v.data = (void *)(uintptr_t)data;
+    v.type = TRI_GPU_F32;
+    return v;
 }
 
 /* Sums and maxima over a warp; every lane gets them. */

@@ -7,23 +7,30 @@
 
 GPU_KERNEL(map)
 {
-    for (int k = 0; k < TRI_GPU_EACH; k++) {
-        const int64_t i = gpu_first() + (int64_t)k * gpu_nx();
-        if (i < a.count) {
-            const float v = gpu_load(a.v, i);
-            gpu_store(a.to, i, a.dy.data == 0 ? gpu_map_value(a.op, v) : gpu_load(a.dy, i) * gpu_map_slope(a.op, v));
-        }
+    const int64_t i = gpu_run(), have = a.count - i;
+    float v[TRI_GPU_EACH], dy[TRI_GPU_EACH];
+    gpu_load_run(a.v, i, have, v);
+    if (a.dy.data != 0) {
+        gpu_load_run(a.dy, i, have, dy);
     }
+    GPU_UNROLL
+    for (int k = 0; k < TRI_GPU_EACH; k++) {
+        v[k] = a.dy.data == 0 ? gpu_map_value(a.op, v[k]) : dy[k] * gpu_map_slope(a.op, v[k]);
+    }
+    gpu_store_run(a.to, i, have, v);
 }
 
 GPU_KERNEL(relu_cut)
 {
+    const int64_t i = gpu_run(), have = a.count - i;
+    float y[TRI_GPU_EACH], dy[TRI_GPU_EACH];
+    gpu_load_run(a.y, i, have, y);
+    gpu_load_run(a.dy, i, have, dy);
+    GPU_UNROLL
     for (int k = 0; k < TRI_GPU_EACH; k++) {
-        const int64_t i = gpu_first() + (int64_t)k * gpu_nx();
-        if (i < a.count && !(gpu_load(a.y, i) > 0.0f)) {
-            gpu_store(a.dy, i, 0.0f);
-        }
+        dy[k] = y[k] > 0.0f ? dy[k] : 0.0f;
     }
+    gpu_store_run(a.dy, i, have, dy);
 }
 
 /* Element of b beside element i. */
@@ -32,16 +39,31 @@ GPU_FN int64_t pair_other(int64_t i, int64_t each, int64_t sample)
     return sample > 0 ? i / each * sample + i % each % sample : i;
 }
 
+/* Those of b beside a thread's elements. */
+GPU_FN void pair_load(tri_gpu_value b, int64_t i, int64_t have, int64_t each, int64_t sample, float x[TRI_GPU_EACH])
+{
+    if (sample == 0) {
+        gpu_load_run(b, i, have, x);
+        return;
+    }
+    GPU_UNROLL
+    for (int k = 0; k < TRI_GPU_EACH; k++) {
+        x[k] = k < have ? gpu_load(b, pair_other(i + k, each, sample)) : 0.0f;
+    }
+}
+
 GPU_KERNEL(pair)
 {
+    const int64_t i = gpu_run(), have = a.count - i;
+    float x[TRI_GPU_EACH], other[TRI_GPU_EACH];
+    gpu_load_run(a.a, i, have, x);
+    pair_load(a.b, i, have, a.each, a.sample, other);
+    GPU_UNROLL
     for (int k = 0; k < TRI_GPU_EACH; k++) {
-        const int64_t i = gpu_first() + (int64_t)k * gpu_nx();
-        if (i < a.count) {
-            const float x = gpu_load(a.a, i), other = gpu_load(a.b, pair_other(i, a.each, a.sample));
-            const float v = a.multiplies ? x * other : x + other;
-            gpu_store(a.y, i, a.relu && v < 0.0f ? 0.0f : v);
-        }
+        const float v = a.multiplies ? x[k] * other[k] : x[k] + other[k];
+        x[k] = a.relu && v < 0.0f ? 0.0f : v;
     }
+    gpu_store_run(a.y, i, have, x);
 }
 
 GPU_FN float pair_slope(const tri_gpu_pair_back_args *a, int64_t i)
@@ -51,19 +73,27 @@ GPU_FN float pair_slope(const tri_gpu_pair_back_args *a, int64_t i)
 
 GPU_KERNEL(pair_back)
 {
+    const int64_t i = gpu_run(), have = a.count - i;
+    float g[TRI_GPU_EACH], y[TRI_GPU_EACH], left[TRI_GPU_EACH], right[TRI_GPU_EACH];
+    gpu_load_run(a.dy, i, have, g);
+    if (a.relu) {
+        gpu_load_run(a.y, i, have, y);
+    }
+    if (a.multiplies) {
+        pair_load(a.b, i, have, a.each, a.sample, left);
+        gpu_load_run(a.a, i, have, right);
+    }
+    GPU_UNROLL
     for (int k = 0; k < TRI_GPU_EACH; k++) {
-        const int64_t i = gpu_first() + (int64_t)k * gpu_nx();
-        if (i >= a.count) {
-            continue;
-        }
-        const float g = pair_slope(&a, i);
-        const float left = a.multiplies ? g * gpu_load(a.b, pair_other(i, a.each, a.sample)) : g;
-        if (a.db.data != 0 && a.sample == 0) {
-            gpu_store(a.db, i, a.multiplies ? g * gpu_load(a.a, i) : g);
-        }
-        if (a.da.data != 0) {
-            gpu_store(a.da, i, left);
-        }
+        g[k] = a.relu && !(y[k] > 0.0f) ? 0.0f : g[k];
+        left[k] = a.multiplies ? g[k] * left[k] : g[k];
+        right[k] = a.multiplies ? g[k] * right[k] : g[k];
+    }
+    if (a.db.data != 0 && a.sample == 0) {
+        gpu_store_run(a.db, i, have, right);
+    }
+    if (a.da.data != 0) {
+        gpu_store_run(a.da, i, have, left);
     }
 }
 
@@ -84,51 +114,83 @@ GPU_KERNEL(pair_rows)
 GPU_KERNEL(dropout)
 {
     const int shard = gpu_by();
-    const int64_t each = a.samples * a.per_sample;
+    const int64_t each = a.samples * a.per_sample, i = gpu_run(), have = each - i;
+    float x[TRI_GPU_EACH];
+    gpu_load_run(a.from, shard * each + i, have, x);
+    GPU_UNROLL
     for (int k = 0; k < TRI_GPU_EACH; k++) {
-        const int64_t i = gpu_first() + (int64_t)k * gpu_nx();
-        if (i < each) {
-            const uint64_t sample = (uint64_t)(a.first_sample[shard] + i / a.per_sample);
-            const uint64_t number = sample * (uint64_t)a.whole + (uint64_t)(a.first + i % a.per_sample);
-            const int64_t at = shard * each + i;
-            const float keep = gpu_uniform(a.seed, a.stream, number) >= a.rate ? a.scale : 0.0f;
-            gpu_store(a.to, at, keep > 0.0f ? gpu_load(a.from, at) * keep : 0.0f);
-        }
+        const uint64_t sample = (uint64_t)(a.first_sample[shard] + (i + k) / a.per_sample);
+        const uint64_t number = sample * (uint64_t)a.whole + (uint64_t)(a.first + (i + k) % a.per_sample);
+        const float keep = gpu_uniform(a.seed, a.stream, number) >= a.rate ? a.scale : 0.0f;
+        x[k] = keep > 0.0f ? x[k] * keep : 0.0f;
     }
+    gpu_store_run(a.to, shard * each + i, have, x);
 }
 
 GPU_KERNEL(bias)
 {
+    const int64_t i = gpu_run(), have = a.count - i;
+    float x[TRI_GPU_EACH];
+    gpu_load_run(a.x, i, have, x);
+    GPU_UNROLL
     for (int k = 0; k < TRI_GPU_EACH; k++) {
-        const int64_t i = gpu_first() + (int64_t)k * gpu_nx();
-        if (i < a.count) {
-            gpu_store(a.y, i, gpu_load(a.x, i) + a.b[i % a.width]);
+        x[k] += k < have ? a.b[(i + k) % a.width] : 0.0f;
+    }
+    gpu_store_run(a.y, i, have, x);
+}
+
+/* Gates, then values, of a thread's elements of y: in one row where that has a multiple of as many. */
+GPU_FN void swiglu_load(tri_gpu_value x, int64_t i, int64_t have, int64_t width, float gate[TRI_GPU_EACH],
+                        float up[TRI_GPU_EACH])
+{
+    GPU_UNROLL
+    for (int k = 0; k < TRI_GPU_EACH; k++) {
+        const int64_t at = (i + k) / width * 2 * width + (i + k) % width;
+        if (width % TRI_GPU_EACH != 0) {
+            gate[k] = k < have ? gpu_load(x, at) : 0.0f;
+            up[k] = k < have ? gpu_load(x, at + width) : 0.0f;
+        } else if (k == 0) {
+            gpu_load_run(x, at, have, gate);
+            gpu_load_run(x, at + width, have, up);
         }
     }
 }
 
 GPU_KERNEL(swiglu)
 {
+    const int64_t i = gpu_run(), have = a.count - i;
+    float gate[TRI_GPU_EACH], up[TRI_GPU_EACH];
+    swiglu_load(a.x, i, have, a.width, gate, up);
+    GPU_UNROLL
     for (int k = 0; k < TRI_GPU_EACH; k++) {
-        const int64_t i = gpu_first() + (int64_t)k * gpu_nx();
-        if (i < a.count) {
-            const int64_t at = i / a.width * 2 * a.width + i % a.width;
-            const float gate = gpu_load(a.x, at);
-            gpu_store(a.y, i, gate * gpu_sigmoid(gate) * gpu_load(a.x, at + a.width));
-        }
+        gate[k] = gate[k] * gpu_sigmoid(gate[k]) * up[k];
     }
+    gpu_store_run(a.y, i, have, gate);
 }
 
 GPU_KERNEL(swiglu_back)
 {
+    const int64_t i = gpu_run(), have = a.count - i, at = i / a.width * 2 * a.width + i % a.width;
+    float gate[TRI_GPU_EACH], up[TRI_GPU_EACH], dy[TRI_GPU_EACH];
+    swiglu_load(a.x, i, have, a.width, gate, up);
+    gpu_load_run(a.dy, i, have, dy);
+    GPU_UNROLL
     for (int k = 0; k < TRI_GPU_EACH; k++) {
-        const int64_t i = gpu_first() + (int64_t)k * gpu_nx();
-        if (i < a.count) {
-            const int64_t at = i / a.width * 2 * a.width + i % a.width;
-            const float gate = gpu_load(a.x, at), up = gpu_load(a.x, at + a.width), dy = gpu_load(a.dy, i);
-            const float s = gpu_sigmoid(gate);
-            gpu_store(a.dx, at, dy * up * s * (1.0f + gate * (1.0f - s)));
-            gpu_store(a.dx, at + a.width, dy * gate * s);
+        const float s = gpu_sigmoid(gate[k]), dgate = dy[k] * up[k] * s * (1.0f + gate[k] * (1.0f - s));
+        up[k] = dy[k] * gate[k] * s;
+        gate[k] = dgate;
+    }
+    if (a.width % TRI_GPU_EACH == 0) {
+        gpu_store_run(a.dx, at, have, gate);
+        gpu_store_run(a.dx, at + a.width, have, up);
+        return;
+    }
+    GPU_UNROLL
+    for (int k = 0; k < TRI_GPU_EACH; k++) {
+        const int64_t place = (i + k) / a.width * 2 * a.width + (i + k) % a.width;
+        if (k < have) {
+            gpu_store(a.dx, place, gate[k]);
+            gpu_store(a.dx, place + a.width, up[k]);
         }
     }
 }
@@ -157,12 +219,17 @@ GPU_KERNEL(rope)
 
 GPU_KERNEL(move)
 {
-    for (int k = 0; k < TRI_GPU_EACH; k++) {
-        const int64_t i = gpu_first() + (int64_t)k * gpu_nx();
-        if (i < a.width * a.outer) {
-            const int64_t o = i / a.width, j = i % a.width;
-            gpu_store(a.to, a.to_first + o * a.to_stride + j, gpu_load(a.from, a.from_first + o * a.from_stride + j));
-        }
+    const int64_t i = gpu_run(), have = a.width * a.outer - i, o = i / a.width, j = i % a.width;
+    float x[TRI_GPU_EACH];
+    if (a.width % TRI_GPU_EACH == 0) { /* all in one row */
+        gpu_load_run(a.from, a.from_first + o * a.from_stride + j, have, x);
+        gpu_store_run(a.to, a.to_first + o * a.to_stride + j, have, x);
+        return;
+    }
+    for (int k = 0; k < TRI_GPU_EACH && k < have; k++) {
+        const int64_t row = (i + k) / a.width, column = (i + k) % a.width;
+        gpu_store(a.to, a.to_first + row * a.to_stride + column,
+                  gpu_load(a.from, a.from_first + row * a.from_stride + column));
     }
 }
 
@@ -183,15 +250,26 @@ GPU_KERNEL(transpose)
 
 GPU_KERNEL(gather)
 {
+    const int64_t i = gpu_run(), have = a.count - i;
+    float x[TRI_GPU_EACH] = {0, 0, 0, 0};
+    GPU_UNROLL
     for (int k = 0; k < TRI_GPU_EACH; k++) {
-        const int64_t i = gpu_first() + (int64_t)k * gpu_nx();
-        if (i < a.count) {
-            const int32_t index = a.index[i / a.width];
-            const int64_t word = index - a.first;
-            const int there = index >= 0 && word >= 0 && word < a.words;
-            gpu_store(a.y, i, there ? gpu_load(a.table, word * a.width + i % a.width) : 0.0f);
+        const int in_one_row = a.width % TRI_GPU_EACH == 0;
+        if (k >= have || (in_one_row && k > 0)) {
+            continue;
+        }
+        const int32_t index = a.index[(i + k) / a.width];
+        const int64_t word = index - a.first, at = word * a.width + (i + k) % a.width;
+        if (index < 0 || word < 0 || word >= a.words) {
+            continue;
+        }
+        if (in_one_row) {
+            gpu_load_run(a.table, at, have, x);
+        } else {
+            x[k] = gpu_load(a.table, at);
         }
     }
+    gpu_store_run(a.y, i, have, x);
 }
 
 /* A bitonic network over keys in memory. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * optim.cu: one step of an optimizer over a run of elements of a flat store: the formulas of src/optim, operation by
- * operation, so that these bits are the CPU's. The copy of the weights in 16 bits is written by the same pass.
+ * operation, so that these bits are the CPU's.
  */
 #include "kernel/gpu/math.h"
 
@@ -11,70 +11,77 @@ GPU_FN float step_average(float average, float newest, float fraction, float kep
     return fraction < 0.5f ? average + fraction * (newest - average) : kept * average + fraction * newest;
 }
 
-GPU_FN float step_momentum(const tri_gpu_step_args *a, int64_t i, float g, float w)
+/* s: the state of the element. */
+GPU_FN float step_momentum(const tri_gpu_step_args *a, float g, float w, float *s)
 {
-    const float b = a->momentum * a->state[0][i] + g;
-    a->state[0][i] = b;
-    return w - a->lr * (a->optimizer == TRI_GPU_NESTEROV ? g + a->momentum * b : b);
+    *s = a->momentum * *s + g;
+    return w - a->lr * (a->optimizer == TRI_GPU_NESTEROV ? g + a->momentum * *s : *s);
 }
 
-GPU_FN float step_adam(const tri_gpu_step_args *a, int64_t i, float g, float w)
+GPU_FN float step_adam(const tri_gpu_step_args *a, float g, float w, float *m, float *v)
 {
-    const float m = step_average(a->state[0][i], g, a->one_minus_beta1, a->beta1);
-    const float v = step_average(a->state[1][i], g * g, a->one_minus_beta2, a->beta2);
-    a->state[0][i] = m;
-    a->state[1][i] = v;
-    return w - (a->shrink * w + a->step_lr * (m / (gpu_sqrt(v) * a->root_scale + a->epsilon)));
+    *m = step_average(*m, g, a->one_minus_beta1, a->beta1);
+    *v = step_average(*v, g * g, a->one_minus_beta2, a->beta2);
+    return w - (a->shrink * w + a->step_lr * (*m / (gpu_sqrt(*v) * a->root_scale + a->epsilon)));
 }
 
-GPU_FN float step_adagrad(const tri_gpu_step_args *a, int64_t i, float g, float w)
+GPU_FN float step_adagrad(const tri_gpu_step_args *a, float g, float w, float *s)
 {
-    const float s = a->state[0][i] + g * g, root = gpu_sqrt(s) + a->epsilon;
-    a->state[0][i] = s;
+    *s = *s + g * g;
+    const float root = gpu_sqrt(*s) + a->epsilon;
     return w - (root > 0.0f ? a->lr * (g / root) : 0.0f);
 }
 
-GPU_FN float step_ftrl(const tri_gpu_step_args *a, int64_t i, float g, float w)
+GPU_FN float step_ftrl(const tri_gpu_step_args *a, float g, float w, float *sum, float *squares)
 {
-    const float inverse = 1.0f / a->lr, before = a->state[1][i], n = before + g * g, root = gpu_sqrt(n);
-    const float sum = a->state[0][i] + (g - (root - gpu_sqrt(before)) * inverse * w);
-    const float excess = gpu_abs(sum) - a->l1, curve = (a->beta + root) * inverse + a->l2;
-    a->state[1][i] = n;
-    a->state[0][i] = sum;
-    return excess > 0.0f && curve > 0.0f ? -gpu_sign(excess, sum) / curve : 0.0f;
+    const float inverse = 1.0f / a->lr, before = *squares, n = before + g * g, root = gpu_sqrt(n);
+    *squares = n;
+    *sum = *sum + (g - (root - gpu_sqrt(before)) * inverse * w);
+    const float excess = gpu_abs(*sum) - a->l1, curve = (a->beta + root) * inverse + a->l2;
+    return excess > 0.0f && curve > 0.0f ? -gpu_sign(excess, *sum) / curve : 0.0f;
 }
 
-GPU_FN float step_value(const tri_gpu_step_args *a, int64_t i)
+GPU_FN float step_value(const tri_gpu_step_args *a, float w, float grad, float *first, float *second)
 {
-    const float w = a->values[i], g = a->grad_scale * a->grads[i] + a->decay * w;
-    if (a->optimizer == TRI_GPU_AVERAGE) {
-        return step_average(w, a->grads[i] * a->grad_scale, a->momentum, a->beta1);
-    }
+    const float g = a->grad_scale * grad + a->decay * w;
     switch (a->optimizer) {
+    case TRI_GPU_AVERAGE:
+        return step_average(w, grad * a->grad_scale, a->momentum, a->beta1);
     case TRI_GPU_SGD:
         return w - a->lr * g;
     case TRI_GPU_MOMENTUM:
     case TRI_GPU_NESTEROV:
-        return step_momentum(a, i, g, w);
+        return step_momentum(a, g, w, first);
     case TRI_GPU_ADAM:
-        return step_adam(a, i, g, w);
+        return step_adam(a, g, w, first, second);
     case TRI_GPU_ADAGRAD:
-        return step_adagrad(a, i, g, w);
+        return step_adagrad(a, g, w, first);
     default:
-        return step_ftrl(a, i, g, w);
+        return step_ftrl(a, g, w, first, second);
     }
 }
 
 GPU_KERNEL(step)
 {
+    const int64_t i = gpu_run(), have = a.count - i;
+    float w[TRI_GPU_EACH], g[TRI_GPU_EACH], first[TRI_GPU_EACH] = {0}, second[TRI_GPU_EACH] = {0};
+    gpu_load_run(gpu_f32(a.values), i, have, w);
+    gpu_load_run(gpu_f32(a.grads), i, have, g);
+    if (a.state[0] != 0) {
+        gpu_load_run(gpu_f32(a.state[0]), i, have, first);
+    }
+    if (a.state[1] != 0) {
+        gpu_load_run(gpu_f32(a.state[1]), i, have, second);
+    }
+    GPU_UNROLL
     for (int k = 0; k < TRI_GPU_EACH; k++) {
-        const int64_t i = gpu_first() + (int64_t)k * gpu_nx();
-        if (i < a.count) {
-            const float w = step_value(&a, i);
-            a.values[i] = w;
-            if (a.copy.data != 0) {
-                gpu_store(a.copy, i, w);
-            }
-        }
+        w[k] = step_value(&a, w[k], g[k], &first[k], &second[k]);
+    }
+    gpu_store_run(gpu_f32(a.values), i, have, w);
+    if (a.state[0] != 0) {
+        gpu_store_run(gpu_f32(a.state[0]), i, have, first);
+    }
+    if (a.state[1] != 0) {
+        gpu_store_run(gpu_f32(a.state[1]), i, have, second);
     }
 }

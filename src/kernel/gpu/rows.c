@@ -57,13 +57,44 @@ void tri_gpu_valid(const tri_op_call *call, int64_t each, int64_t valid[TRI_GPU_
     }
 }
 
+void tri_gpu_leaves_from(const tri_kernel *kernel, const tri_op_call *call, int p, const float *leaves, int64_t stride,
+                         int64_t first, int64_t count)
+{
+    float *out[TRI_TREE_MAX_PARTS];
+    if (!tri_call_wants_dparam(call, p)) {
+        return;
+    }
+    for (int part = 0; part < call->part_count; part++) {
+        out[part] = call->dparam[p][part] + first;
+    }
+    tri_gpu_fold(tri_gpu_queue_of(call->device), leaves, stride, count, call->parts, call->part_count, out, 1.0f,
+                 kernel->desc.adds);
+}
+
 void tri_gpu_leaves(const tri_kernel *kernel, const tri_op_call *call, int p, const float *leaves, int64_t stride,
                     int64_t count)
 {
-    if (tri_call_wants_dparam(call, p)) {
-        tri_gpu_fold(tri_gpu_queue_of(call->device), leaves, stride, count, call->parts, call->part_count,
-                     call->dparam[p], 1.0f, kernel->desc.adds);
+    tri_gpu_leaves_from(kernel, call, p, leaves, stride, 0, count);
+}
+
+void tri_gpu_move(const tri_op_call *call, const tri_gpu_move_args *args)
+{
+    TRI_GPU_RUN(call, move, tri_gpu_blocks_each(args->width * args->outer), 1, 1, *args);
+}
+
+tri_gpu_window tri_gpu_window_make(const tri_op_desc *desc)
+{
+    const tri_window w = tri_window_make(desc);
+    tri_gpu_window out = {.channels = (int)w.channels, .out_channels = (int)w.out_channels, .groups = (int)w.groups};
+    for (int i = 0; i < 2; i++) {
+        out.in[i] = (int)w.in[i];
+        out.out[i] = (int)w.out[i];
+        out.kernel[i] = (int)w.kernel[i];
+        out.stride[i] = (int)w.stride[i];
+        out.pad[i] = (int)w.pad[i];
+        out.dilation[i] = (int)w.dilation[i];
     }
+    return out;
 }
 
 int64_t tri_gpu_columns_count(int64_t shards, int64_t rows, int64_t width, int kinds)

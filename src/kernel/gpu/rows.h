@@ -113,6 +113,13 @@ void tri_gpu_valid(const tri_op_call *call, int64_t each, int64_t valid[TRI_GPU_
 /* Gradient of parameter p, if it is wanted: leaves of all shards, `stride` apart, by the tree of each part. */
 void tri_gpu_leaves(const tri_kernel *kernel, const tri_op_call *call, int p, const float *leaves, int64_t stride,
                     int64_t count);
+/* The same of `count` elements of the gradient, from element `first` on. */
+void tri_gpu_leaves_from(const tri_kernel *kernel, const tri_op_call *call, int p, const float *leaves, int64_t stride,
+                         int64_t first, int64_t count);
+
+void tri_gpu_move(const tri_op_call *call, const tri_gpu_move_args *args);
+/* Of a convolution or a pool. */
+tri_gpu_window tri_gpu_window_make(const tri_op_desc *desc);
 
 /* Floats that sums of columns need in scratch: of chunks, then [kinds][shards][width] for what comes out. */
 int64_t tri_gpu_columns_count(int64_t shards, int64_t rows, int64_t width, int kinds);

@@ -308,21 +308,6 @@ static bool conv_can(const tri_op_desc *desc)
     return !desc->attr.pool && tri_window_make(desc).groups <= TRI_GPU_MOST_BLOCKS;
 }
 
-static tri_gpu_window window_make(const tri_op_desc *desc)
-{
-    const tri_window w = tri_window_make(desc);
-    tri_gpu_window out = {.channels = (int)w.channels, .out_channels = (int)w.out_channels, .groups = (int)w.groups};
-    for (int i = 0; i < 2; i++) {
-        out.in[i] = (int)w.in[i];
-        out.out[i] = (int)w.out[i];
-        out.kernel[i] = (int)w.kernel[i];
-        out.stride[i] = (int)w.stride[i];
-        out.pad[i] = (int)w.pad[i];
-        out.dilation[i] = (int)w.dilation[i];
-    }
-    return out;
-}
-
 /* Sizes of one shard: places of x and y, channels and units of a group, taps. */
 typedef struct conv_sizes {
     int64_t in, out, c, d, channels, units, taps;
@@ -355,7 +340,7 @@ static tri_gpu_operand grouped(tri_gpu_operand o, int64_t group_stride)
 static void conv_forward(const tri_kernel *kernel, const tri_op_call *call)
 {
     const conv_sizes s = sizes_make(&kernel->desc);
-    const tri_gpu_window w = window_make(&kernel->desc);
+    const tri_gpu_window w = tri_gpu_window_make(&kernel->desc);
     const tri_gpu_gemm_args args = {
         .a = gathered(tri_gpu_input(kernel, call, 0), TRI_GPU_PATCHES, s.in * s.c, s.channels),
         .b = gathered(f32(call->param[0]), TRI_GPU_TAPS, 0, s.units * s.channels * s.taps),
@@ -389,7 +374,7 @@ static void conv_weights(const tri_kernel *kernel, const tri_op_call *call, cons
 static void conv_backward(const tri_kernel *kernel, const tri_op_call *call)
 {
     const conv_sizes s = sizes_make(&kernel->desc);
-    const tri_gpu_window w = window_make(&kernel->desc);
+    const tri_gpu_window w = tri_gpu_window_make(&kernel->desc);
     cut(kernel, call);
     if (tri_call_wants_dparam(call, 0)) {
         conv_weights(kernel, call, &s, w);

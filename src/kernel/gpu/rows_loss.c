@@ -282,14 +282,9 @@ static void vocab_part_back(const tri_kernel *kernel, const tri_op_call *call, c
         tri_gpu_gemm(call, &args, NULL, call->shards);
     }
     if (tri_call_wants_dparam(call, 0)) {
-        float *out[TRI_TREE_MAX_PARTS];
-        for (int part = 0; part < call->part_count; part++) {
-            out[part] = call->dparam[0][part] + v->first * c;
-        }
         const tri_gpu_gemm_args args = part_leaves(v);
         tri_gpu_gemm(call, &args, NULL, call->shards);
-        tri_gpu_fold(tri_gpu_queue_of(call->device), v->leaves.data, v->width * c, v->width * c, call->parts,
-                     call->part_count, out, 1.0f, kernel->desc.adds);
+        tri_gpu_leaves_from(kernel, call, 0, v->leaves.data, v->width * c, v->first * c, v->width * c);
     }
 }
 
@@ -336,7 +331,7 @@ static void run_move(const tri_op_call *call, int64_t rows, int64_t width, const
                                     .from_first = from_first,
                                     .width = width,
                                     .outer = rows};
-    TRI_GPU_RUN(call, move, tri_gpu_blocks_each(width * rows), 1, 1, args);
+    tri_gpu_move(call, &args);
 }
 
 #define STATE       TRI_GPU_VOCAB_STATE

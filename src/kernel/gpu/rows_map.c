@@ -256,16 +256,14 @@ static void positions_backward(const tri_kernel *kernel, const tri_op_call *call
     const int64_t sample = shape->dim[1] * shape->dim[2], first = kernel->desc.attr.first * shape->dim[2];
     const int64_t whole = tri_shape_count(kernel->desc.param[0]), behind = whole - first - sample;
     if (tri_call_wants_dparam(call, 0)) {
-        float *out[TRI_TREE_MAX_PARTS];
         for (int part = 0; part < call->part_count; part++) {
-            out[part] = call->dparam[0][part] + first;
             tri_gpu_fill(tri_gpu_queue_of(call->device), call->dparam[0][part], 0, first);
-            tri_gpu_fill(tri_gpu_queue_of(call->device), out[part] + sample, 0, behind);
+            tri_gpu_fill(tri_gpu_queue_of(call->device), call->dparam[0][part] + first + sample, 0, behind);
         }
-        tri_gpu_fold(tri_gpu_queue_of(call->device), sum_rows(kernel, call, shape->dim[0], sample), sample, sample,
-                     call->parts, call->part_count, out, 1.0f, false);
+        tri_gpu_leaves_from(kernel, call, 0, sum_rows(kernel, call, shape->dim[0], sample), sample, first, sample);
         for (int part = 0; kernel->desc.attr.ranks > 1 && part < call->part_count; part++) {
-            tri_gpu_ranks_gather(kernel, call, out[part], call->dparam[0][part], sample, TRI_F32);
+            float *const all = call->dparam[0][part];
+            tri_gpu_ranks_gather(kernel, call, all + first, all, sample, TRI_F32);
         }
     }
     pass_down(kernel, call);

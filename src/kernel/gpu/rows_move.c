@@ -25,7 +25,7 @@ static void concat_run(const tri_kernel *kernel, const tri_op_call *call, bool s
                                         .width = width,
                                         .outer = outer};
         if (piece.data != NULL) {
-            TRI_GPU_RUN(call, move, tri_gpu_blocks_each(width * outer), 1, 1, args);
+            tri_gpu_move(call, &args);
         }
         first += width;
     }
@@ -157,14 +157,9 @@ static void embedding_part_back(const tri_kernel *kernel, const tri_op_call *cal
                                         .width = width,
                                         .first = first,
                                         .words = words};
-    float *out[TRI_TREE_MAX_PARTS];
-    for (int part = 0; part < call->part_count; part++) {
-        out[part] = call->dparam[0][part] + first * width;
-    }
     tri_gpu_fill(tri_gpu_queue_of(call->device), leaves, 0, words * width * call->shards);
     TRI_GPU_RUN(call, words_sum, tri_gpu_blocks_rows(sum.count), call->shards, 1, sum);
-    tri_gpu_fold(tri_gpu_queue_of(call->device), leaves, words * width, words * width, call->parts, call->part_count,
-                 out, 1.0f, desc->adds);
+    tri_gpu_leaves_from(kernel, call, 0, leaves, words * width, first * width, words * width);
 }
 
 static void embedding_backward(const tri_kernel *kernel, const tri_op_call *call)

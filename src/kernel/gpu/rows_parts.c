@@ -119,7 +119,7 @@ static void run_move(const tri_kernel *kernel, const tri_op_call *call, const vo
                                     .from_first = from_first,
                                     .width = slices->dim[1] * slices->dim[2],
                                     .outer = slices->dim[0] * call->shards};
-    TRI_GPU_RUN(call, move, tri_gpu_blocks_each(args.width * args.outer), 1, 1, args);
+    tri_gpu_move(call, &args);
 }
 
 /* The tokens of all ranks, from each one's slices. */

@@ -5,21 +5,6 @@
 #include "base/status.h"
 #include "kernel/gpu/rows.h"
 
-static tri_gpu_window window_make(const tri_op_desc *desc)
-{
-    const tri_window w = tri_window_make(desc);
-    tri_gpu_window out = {.channels = (int)w.channels, .out_channels = (int)w.channels, .groups = 1};
-    for (int i = 0; i < 2; i++) {
-        out.in[i] = (int)w.in[i];
-        out.out[i] = (int)w.out[i];
-        out.kernel[i] = (int)w.kernel[i];
-        out.stride[i] = (int)w.stride[i];
-        out.pad[i] = (int)w.pad[i];
-        out.dilation[i] = (int)w.dilation[i];
-    }
-    return out;
-}
-
 static tri_status pool_plan(const tri_op_desc *desc, tri_kernel *kernel)
 {
     if (tri_int64_max(tri_shape_count(desc->input[0]), tri_shape_count(desc->output)) * desc->max_shards > INT32_MAX) {
@@ -32,7 +17,7 @@ static void pool_forward(const tri_kernel *kernel, const tri_op_call *call)
 {
     const tri_gpu_pool_args args = {.y = tri_gpu_output(kernel, call),
                                     .x = tri_gpu_input(kernel, call, 0),
-                                    .w = window_make(&kernel->desc),
+                                    .w = tri_gpu_window_make(&kernel->desc),
                                     .average = kernel->desc.op == TRI_OP_AVG_POOL,
                                     .count = (int)(tri_shape_count(kernel->desc.output) * call->shards)};
     TRI_GPU_RUN(call, pool, tri_gpu_blocks(args.count), 1, 1, args);
@@ -43,7 +28,7 @@ static void pool_backward(const tri_kernel *kernel, const tri_op_call *call)
     const tri_gpu_pool_back_args args = {.dx = tri_gpu_dinput(kernel, call, 0),
                                          .x = tri_gpu_input(kernel, call, 0),
                                          .dy = tri_gpu_doutput(kernel, call),
-                                         .w = window_make(&kernel->desc),
+                                         .w = tri_gpu_window_make(&kernel->desc),
                                          .average = kernel->desc.op == TRI_OP_AVG_POOL,
                                          .count = (int)(tri_shape_count(kernel->desc.input[0]) * call->shards)};
     if (args.dx.data != NULL) {
