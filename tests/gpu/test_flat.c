@@ -18,6 +18,7 @@
 #include "gpu/emulator.h"
 #include "gpu/faulty.h"
 #include "gpu/mma.h"
+#include "kernel/digest.h"
 #include "kernel/gpu/flat.h"
 #include "kernel/kernel.h"
 #include "optim/step.h"
@@ -239,6 +240,49 @@ static void expect_refusal(const char *name, tri_emulator_kernel kernel, const c
     tri_emulator_seed(0);
 }
 
+/* Tiles of all lengths at which xxh3 is another function, or scrambles, from odd places on. */
+static void digests_are_those_of_the_host(void **state)
+{
+    static const int64_t counts[] = {1, 2, 4, 5, 32, 33, 60, 61, 64, 65, 80, 256, 257, 272, 512, 513, 700, 4096, 16384};
+    static const uint64_t seeds[] = {0, 1, 77, UINT64_C(0x9000000000000005)};
+    enum { TILES = 2 * TRI_COUNT_OF(counts) };
+    (void)state;
+    tri_gpu_queue queue = tri_emulator_queue();
+    const tri_device device = tri_emulator_device(&queue);
+    float *a = normal(1, 2 * COUNT), *b = normal(2, 20000);
+    const float *const arrays[TRI_DIGEST_ARRAYS] = {a, b};
+    tri_digest_tile tiles[TILES];
+    uint64_t wanted[TILES], found[TILES];
+    tri_digest *host, *gpu;
+    for (size_t i = 0; i < TILES; i++) {
+        const int64_t count = counts[i / 2];
+        const bool first = i % 2 == 0 && count < COUNT;
+        tiles[i] = (tri_digest_tile){
+            .array = first ? 0 : 1, .first = (int64_t)i * 3 + 1, .count = count, .seed = seeds[i % 4]};
+    }
+    assert_int_equal(tri_digest_create(tri_device_host(), tiles, TILES, &host), TRI_OK);
+    assert_int_equal(tri_digest_create(&device, tiles, TILES, &gpu), TRI_OK);
+    tri_digest_run(host, 2, arrays, wanted);
+    for (uint64_t seed = 0; seed < 3; seed++) {
+        memset(found, 0, sizeof found);
+        tri_emulator_seed(seed);
+        tri_digest_run(gpu, 1, arrays, found);
+        assert_int_equal(queue.status, TRI_OK);
+        for (size_t i = 0; i < TILES; i++) {
+            if (found[i] != wanted[i]) {
+                fail_msg("%lld elements, seed %llx: want %016llx, got %016llx", (long long)tiles[i].count,
+                         (unsigned long long)tiles[i].seed, (unsigned long long)wanted[i],
+                         (unsigned long long)found[i]);
+            }
+        }
+    }
+    tri_emulator_seed(0);
+    tri_digest_destroy(host);
+    tri_digest_destroy(gpu);
+    tri_free(a);
+    tri_free(b);
+}
+
 static void a_kernel_that_hangs_is_refused(void **state)
 {
     (void)state;
@@ -312,6 +356,7 @@ int main(void)
         cmocka_unit_test(norms_have_the_bits_of_the_cpu_under_every_schedule),
         cmocka_unit_test(optimizers_step_with_the_bits_of_the_cpu),
         cmocka_unit_test(running_statistics_follow_with_the_bits_of_the_cpu),
+        cmocka_unit_test(digests_are_those_of_the_host),
         cmocka_unit_test(a_kernel_that_hangs_is_refused),
         cmocka_unit_test(shared_memory_begins_as_nan),
         cmocka_unit_test(a_launch_that_no_card_takes_is_refused),

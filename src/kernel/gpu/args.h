@@ -23,6 +23,7 @@
     X(cast)        /* to[i] = from[i]; copies where the types are equal */                                             \
     X(add)         /* out[i] = a[i] + b[i], rounded once */                                                            \
     X(fold)        /* the canonical tree over leaves of shards: blocks along x, parts along y */                       \
+    X(digest)      /* xxh3 of tiles: 8 threads each */                                                                 \
     X(squares)     /* blocks[b] = sum of squares of 4096 elements: 16 threads each */                                  \
     X(differs)     /* blocks[b] = threads that found two elements of 16 bits that differ */                            \
     X(step)        /* one step of an optimizer over a run of elements */                                               \
@@ -132,6 +133,21 @@ typedef struct tri_gpu_squares_args {
     int64_t count;
     double *blocks;
 } tri_gpu_squares_args;
+
+#define TRI_GPU_DIGEST_ARRAYS 4
+#define TRI_GPU_DIGEST_FEW    60 /* elements: the kernel leaves such tiles out */
+typedef struct tri_gpu_digest_tile {
+    int64_t array, first, count; /* elements */
+    uint64_t seed;
+} tri_gpu_digest_tile;
+
+typedef struct tri_gpu_digest_args {
+    const float *arrays[TRI_GPU_DIGEST_ARRAYS];
+    const tri_gpu_digest_tile *tiles;
+    uint64_t *out;
+    int64_t count; /* of tiles */
+    uint64_t secret[24];
+} tri_gpu_digest_args;
 
 #define TRI_GPU_DIFFERS 32 /* elements of a thread */
 

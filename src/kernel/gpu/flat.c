@@ -86,3 +86,9 @@ void tri_gpu_step(tri_gpu_queue *queue, const tri_gpu_step_args *args)
 {
     run_flat(queue, tri_gpu_kernel_step, args->count, args, sizeof *args);
 }
+
+void tri_gpu_digest(tri_gpu_queue *queue, const tri_gpu_digest_args *args)
+{
+    tri_gpu_run(queue, tri_gpu_kernel_digest, (8 * args->count + TRI_GPU_THREADS - 1) / TRI_GPU_THREADS, 1, 1,
+                TRI_GPU_THREADS, args, sizeof *args);
+}

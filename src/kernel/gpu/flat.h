@@ -30,6 +30,8 @@ void tri_gpu_fold(tri_gpu_queue *queue, const float *leaves, int64_t stride, int
                   int part_count, float *const *out, float factor, bool adds);
 /* blocks[b] = sum of squares of x[4096 b ..), the CPU's bits: kernel.h, TRI_NORM_BLOCK. */
 void tri_gpu_squares(tri_gpu_queue *queue, const float *x, int64_t count, double *blocks);
+/* args are complete. */
+void tri_gpu_digest(tri_gpu_queue *queue, const tri_gpu_digest_args *args);
 /* One step of an optimizer: the CPU's bits. */
 void tri_gpu_step(tri_gpu_queue *queue, const tri_gpu_step_args *args);
 

@@ -4,6 +4,7 @@
  */
 #include "kernel/gpu/attention.cu"
 #include "kernel/gpu/attention_half.cu"
+#include "kernel/gpu/digest.cu"
 #include "kernel/gpu/elementwise.cu"
 #include "kernel/gpu/gemm.cu"
 #include "kernel/gpu/gemm_wide.cu"

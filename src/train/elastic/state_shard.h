@@ -9,6 +9,7 @@
 #ifndef TRI_TRAIN_STATE_SHARD_H
 #define TRI_TRAIN_STATE_SHARD_H
 
+#include "kernel/digest.h"
 #include "optim/optim.h"
 #include "train/checkpointing/shard_map.h"
 #include "train/elastic/assignment.h"
@@ -16,7 +17,8 @@
 /* state_shard_digest.c: hashes of a shard's tiles as they were written last. */
 typedef struct tri_state_shard_tile tri_state_shard_tile;
 typedef struct tri_state_shard_digests {
-    tri_state_shard_tile *tiles; /* [count]; NULL: nobody looks */
+    tri_digest *digest;          /* NULL: nobody looks */
+    tri_state_shard_tile *tiles; /* [count] */
     int64_t count;
     uint64_t *written, *found; /* [count]: behind the writing; when somebody looked */
     bool noted;                /* `written` is of what was written last */
@@ -43,7 +45,7 @@ int64_t tri_state_shard_at(const tri_state_shard *shard, int64_t element);
 /* Does not move. */
 tri_status tri_state_shard_digests_open(tri_state_shard *shard);
 void tri_state_shard_digests_close(tri_state_shard *shard);
-/* All is written. Allocates nothing where the device shares the host's memory. */
+/* All is written. Allocates nothing. */
 void tri_state_shard_note(tri_state_shard *shard, int threads);
 /* What is there now. */
 typedef struct tri_state_shard_sight {

@@ -5,7 +5,6 @@
  * of its own memory; and the sum of the hashes is the same in both where they have the same elements, wherever these
  * lie.
  */
-#include "base/hash_wide.h"
 #include "base/memory.h"
 #include "train/elastic/state_shard.h"
 
@@ -15,9 +14,8 @@
 /* Elements of one tensor that lie one after the other in array 0, the weights, or a later one, of state. */
 struct tri_state_shard_tile {
     int array, tensor;
-    int64_t at, count;
-    uint64_t seed; /* the same in all processes: which elements these are */
 };
+_Static_assert(ARRAYS <= TRI_DIGEST_ARRAYS, "one call has them all");
 
 static int arrays_of(const tri_state_shard *shard)
 {
@@ -27,8 +25,9 @@ static int arrays_of(const tri_state_shard *shard)
     return count;
 }
 
-/* Of all arrays; into `tiles` where that is not NULL. Returns how many. */
-static int64_t tiles_list(const tri_state_shard *shard, tri_state_shard_tile *tiles)
+/* Of all arrays; into `tiles` and `parts` where these are not NULL. Returns how many. The seed is the same in all
+ * processes: which elements these are. */
+static int64_t tiles_list(const tri_state_shard *shard, tri_state_shard_tile *tiles, tri_digest_tile *parts)
 {
     int64_t count = 0;
     for (int a = 0; a < arrays_of(shard); a++) {
@@ -38,12 +37,12 @@ static int64_t tiles_list(const tri_state_shard *shard, tri_state_shard_tile *ti
             for (int64_t low = held->low; low < held->high; low += TILE_COUNT, count++) {
                 int64_t left = held->high - low;
                 if (tiles)
-                    tiles[count] =
-                        (tri_state_shard_tile){.array = a,
-                                               .tensor = held->tensor,
-                                               .at = held->at + (low - held->low),
-                                               .count = left < TILE_COUNT ? left : TILE_COUNT,
-                                               .seed = ((uint64_t)a << 56) + ((uint64_t)i << 36) + (uint64_t)low};
+                    tiles[count] = (tri_state_shard_tile){.array = a, .tensor = held->tensor};
+                if (parts)
+                    parts[count] = (tri_digest_tile){.array = a,
+                                                     .first = held->at + (low - held->low),
+                                                     .count = left < TILE_COUNT ? left : TILE_COUNT,
+                                                     .seed = ((uint64_t)a << 56) + ((uint64_t)i << 36) + (uint64_t)low};
             }
         }
     }
@@ -53,18 +52,23 @@ static int64_t tiles_list(const tri_state_shard *shard, tri_state_shard_tile *ti
 tri_status tri_state_shard_digests_open(tri_state_shard *shard)
 {
     tri_state_shard_digests *digests = &shard->digests;
-    int64_t count = tiles_list(shard, NULL);
+    int64_t count = tiles_list(shard, NULL, NULL);
+    tri_digest_tile *parts = tri_alloc_zero((size_t)count + 1, sizeof(*parts));
     digests->tiles = tri_alloc_zero((size_t)count + 1, sizeof(*digests->tiles));
     digests->written = tri_alloc_zero(2 * (size_t)count + 1, sizeof(uint64_t));
-    if (!digests->tiles || !digests->written)
-        return TRI_ENOMEM;
-    digests->found = digests->written + count;
-    digests->count = tiles_list(shard, digests->tiles);
-    return TRI_OK;
+    tri_status status = parts && digests->tiles && digests->written ? TRI_OK : TRI_ENOMEM;
+    if (status == TRI_OK) {
+        digests->found = digests->written + count;
+        digests->count = tiles_list(shard, digests->tiles, parts);
+        status = tri_digest_create(shard->params->device, parts, count, &digests->digest);
+    }
+    tri_free(parts);
+    return status;
 }
 
 void tri_state_shard_digests_close(tri_state_shard *shard)
 {
+    tri_digest_destroy(shard->digests.digest);
     tri_free(shard->digests.tiles);
     tri_free(shard->digests.written);
     shard->digests = (tri_state_shard_digests){0};
@@ -91,42 +95,28 @@ void tri_state_shard_views_close(tri_state_shard_views *views)
     views->count = 0;
 }
 
-typedef struct digest_arg {
-    const tri_state_shard_tile *tiles;
-    const tri_state_shard_views *views;
-    uint64_t *out;
-} digest_arg;
-
-static void tile_digest(void *arg, int64_t number)
+static void digests_make(const tri_state_shard *shard, int threads, uint64_t *out)
 {
-    const digest_arg *v = arg;
-    const tri_state_shard_tile *tile = &v->tiles[number];
-    const float *values = v->views->arrays[tile->array].host;
-    v->out[number] = XXH3_64bits_withSeed(values + tile->at, (size_t)tile->count * sizeof(float), tile->seed);
-}
-
-static tri_status digests_make(const tri_state_shard *shard, int threads, uint64_t *out)
-{
-    tri_state_shard_views views;
-    tri_status status = tri_state_shard_views_open(shard, &views);
-    if (status == TRI_OK)
-        tri_tiles_run(threads, shard->digests.count, tile_digest, &(digest_arg){shard->digests.tiles, &views, out});
-    tri_state_shard_views_close(&views);
-    return status;
+    const float *arrays[TRI_DIGEST_ARRAYS] = {shard->params->values};
+    for (int a = 1; a < arrays_of(shard); a++)
+        arrays[a] = tri_optim_state(shard->optim, a - 1);
+    tri_digest_run(shard->digests.digest, threads, arrays, out);
 }
 
 void tri_state_shard_note(tri_state_shard *shard, int threads)
 {
-    shard->digests.noted = shard->digests.tiles && digests_make(shard, threads, shard->digests.written) == TRI_OK;
+    shard->digests.noted = shard->digests.digest != NULL;
+    if (shard->digests.noted)
+        digests_make(shard, threads, shard->digests.written);
 }
 
 tri_status tri_state_shard_look(const tri_state_shard *shard, int threads, tri_state_shard_sight *sight)
 {
     const tri_state_shard_digests *digests = &shard->digests;
     *sight = (tri_state_shard_sight){.known = digests->noted, .tensor = -1};
-    if (!digests->tiles)
+    if (!digests->digest)
         return TRI_OK;
-    TRI_TRY(digests_make(shard, threads, digests->found));
+    digests_make(shard, threads, digests->found);
     for (int64_t i = digests->count - 1; i >= 0; i--) {
         sight->digest += digests->found[i];
         if (!digests->noted || digests->found[i] == digests->written[i])

@@ -16,6 +16,7 @@
 #include "base/hash_wide.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "kernel/digest.h"
 #include "net/host.h"
 #include "train/checkpointing/arrays.h"
 #include "train/checkpointing/resume.h"
@@ -30,15 +31,15 @@
 #define RECORD_INTS 13
 
 typedef struct verify_state {
-    int64_t every;     /* steps; 0: nothing is compared */
-    uint64_t *digests; /* [tiles of the store] */
-    tri_device_view weights;
-    int64_t drops;     /* of all copies */
-    int64_t repairs;   /* of what is here */
-    int64_t compared;  /* the step before which all were alike last */
-    int64_t good_step; /* after which they were compared for a save, and alike; -1: none */
-    uint64_t digest;   /* of the weights, when they were compared last */
-    int in_a_row;      /* repairs of this step */
+    int64_t every;       /* steps; 0: nothing is compared */
+    uint64_t *digests;   /* [tiles of the store] */
+    tri_digest *weights; /* their tiles, on the device */
+    int64_t drops;       /* of all copies */
+    int64_t repairs;     /* of what is here */
+    int64_t compared;    /* the step before which all were alike last */
+    int64_t good_step;   /* after which they were compared for a save, and alike; -1: none */
+    uint64_t digest;     /* of the weights, when they were compared last */
+    int in_a_row;        /* repairs of this step */
 } verify_state;
 
 static verify_state *verify_of(const tri_job *job)
@@ -90,6 +91,33 @@ static double hashed_nbytes(const tri_job *job)
     return (double)job->tensors.total * sizeof(float) / owners;
 }
 
+/* Tile i of `count` elements; its seed is i. */
+static tri_digest_tile tile_of(int64_t i, int64_t count)
+{
+    const int64_t first = i * TILE_COUNT, left = count - first;
+    return (tri_digest_tile){.first = first, .count = left < TILE_COUNT ? left : TILE_COUNT, .seed = (uint64_t)i};
+}
+
+static int64_t tile_count(int64_t count)
+{
+    return (count + TILE_COUNT - 1) / TILE_COUNT;
+}
+
+static tri_status tiles_make(tri_job *job)
+{
+    verify_state *verify = verify_of(job);
+    const int64_t held = tri_params_held(job->params), count = tile_count(held);
+    tri_digest_tile *tiles = tri_alloc_zero((size_t)count + 1, sizeof(*tiles));
+    verify->digests = tri_alloc_zero((size_t)count + 1, sizeof(uint64_t));
+    tri_status status = tiles && verify->digests ? TRI_OK : TRI_ENOMEM;
+    for (int64_t i = 0; status == TRI_OK && i < count; i++)
+        tiles[i] = tile_of(i, held);
+    if (status == TRI_OK)
+        status = tri_digest_create(job->device, tiles, count, &verify->weights);
+    tri_free(tiles);
+    return status;
+}
+
 static tri_status form(tri_job *job)
 {
     verify_state *verify = verify_of(job);
@@ -102,20 +130,16 @@ static tri_status form(tri_job *job)
     verify->every = tri_job_verify_steps(job, hashed_nbytes(job));
     if (verify->every == 0)
         return TRI_OK;
-    size_t tiles = (size_t)(tri_params_held(job->params) / TILE_COUNT + 1);
-    verify->digests = tri_alloc_zero(tiles, sizeof(uint64_t));
-    if (!verify->digests)
-        return TRI_ENOMEM;
-    return tri_device_view_open(&verify->weights, job->device, job->params->values,
-                                (size_t)tri_params_held(job->params) * sizeof(float));
+    return tiles_make(job);
 }
 
 static void part(tri_job *job)
 {
     verify_state *verify = verify_of(job);
     tri_free(verify->digests);
-    tri_device_view_close(&verify->weights);
+    tri_digest_destroy(verify->weights);
     verify->digests = NULL;
+    verify->weights = NULL;
     verify->every = 0;
 }
 
@@ -127,31 +151,38 @@ typedef struct digest_arg {
     uint64_t *digests;
 } digest_arg;
 
-static void digest_tile(void *arg, int64_t tile)
+static void digest_tile(void *arg, int64_t number)
 {
     const digest_arg *v = arg;
-    int64_t first = tile * TILE_COUNT, left = v->count - first, count = left < TILE_COUNT ? left : TILE_COUNT;
-    v->digests[tile] = XXH3_64bits_withSeed(v->values + first, (size_t)count * sizeof(float), (XXH64_hash_t)tile);
+    const tri_digest_tile tile = tile_of(number, v->count);
+    v->digests[number] =
+        XXH3_64bits_withSeed(v->values + tile.first, (size_t)tile.count * sizeof(float), (XXH64_hash_t)tile.seed);
 }
 
-/* Of all elements that are here, padding too; tiles may be hashed in any order. */
-static uint64_t digest_of(const tri_job *job, const float *values, int64_t count)
+static uint64_t digests_sum(const verify_state *verify, int64_t count)
 {
-    verify_state *verify = verify_of(job);
-    digest_arg arg = {values, count, verify->digests};
-    int64_t tiles = (count + TILE_COUNT - 1) / TILE_COUNT;
     uint64_t digest = 0;
-    tri_tiles_run(job->threads, tiles, digest_tile, &arg);
-    for (int64_t i = 0; i < tiles; i++)
+    for (int64_t i = 0; i < count; i++)
         digest += verify->digests[i];
     return digest;
 }
 
+/* Of all elements of an array of the host, padding too; tiles may be hashed in any order. */
+static uint64_t digest_of(const tri_job *job, const float *values, int64_t count)
+{
+    const verify_state *verify = verify_of(job);
+    digest_arg arg = {values, count, verify->digests};
+    tri_tiles_run(job->threads, tile_count(count), digest_tile, &arg);
+    return digests_sum(verify, tile_count(count));
+}
+
+/* The same of the weights, where they lie. */
 static uint64_t weights_digest(const tri_job *job)
 {
-    const tri_device_view *view = &verify_of(job)->weights;
-    tri_device_view_read(view);
-    return digest_of(job, view->host, tri_params_held(job->params));
+    const verify_state *verify = verify_of(job);
+    const float *arrays[TRI_DIGEST_ARRAYS] = {job->params->values};
+    tri_digest_run(verify->weights, job->threads, arrays, verify->digests);
+    return digests_sum(verify, tile_count(tri_params_held(job->params)));
 }
 
 /* This rank's part of the sums that are zero where all replicas are the same: of half a hash each, so that the sums of
