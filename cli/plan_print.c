@@ -69,12 +69,14 @@ static tri_status print_head(const tri_layouts *layouts, bool described, tri_str
     TRI_TRY(tri_string_appendf(out, "; %lld steps an epoch\n", (long long)job->steps));
     TRI_TRY(tri_string_appendf(out, "%d worker%s on %d host%s, %s", cluster->workers, cluster->workers == 1 ? "" : "s",
                                cluster->host_count, cluster->host_count == 1 ? "" : "s",
-                               described ? "as described" : "measured"));
+                               described        ? "as described"
+                               : cluster->cards ? "estimated by the clock of their cards"
+                                                : "measured"));
     if (cluster->crowd > 1)
         TRI_TRY(tri_string_appendf(out, ", %.3g to a core", cluster->crowd));
     if (isfinite(layouts->plan.memory_limit))
         TRI_TRY(tri_string_appendf(out, "; each may take %s", print_nbytes(layouts->plan.memory_limit, limit)));
-    if (layouts->models.estimated)
+    if (layouts->models.estimated && !cluster->cards)
         TRI_TRY(tri_string_append(out, "; some sections are too large to be measured here: from their operations"));
     return tri_string_append(out, "\n\n");
 }
@@ -238,6 +240,8 @@ tri_status tri_plan_print_json(const tri_layouts *layouts, tri_string *out)
         tri_json_bool(&json, "chosen", i == plan->chosen);
         if (row->costed)
             cost_json(&json, &row->cost);
+        if (row->costed && layouts->cluster.cards)
+            tri_json_real(&json, "host_memory", row->cost.host);
         if (row->refusal[0])
             tri_json_text(&json, "why_not", row->refusal);
         TRI_TRY(tri_json_end(&json));

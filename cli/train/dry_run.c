@@ -31,17 +31,19 @@ static tri_status plan_append(const tri_config *config, int ranks, tri_string *t
                                   "tells of each layout\n");
     tri_job_memory memory;
     tri_string notes = {0};
-    char weights[32], gradients[32], optimizer[32], activations[32], apart[32], snapshot[32];
+    char weights[32], gradients[32], optimizer[32], activations[32], apart[32], snapshot[32], host[32];
     tri_status status = tri_job_describe(config, ranks, &memory, "# ", &notes);
     if (status == TRI_OK)
         status = tri_string_appendf(
             text,
-            "# memory of a worker, of %d%s: weights %s, gradients %s, optimizer %s, activations %s "
-            "(%s if unshared)%s%s\n%s",
-            ranks, config->parallel.zero_ranks == TRI_ZERO_RANKS_HOST ? " on one host" : "",
+            "# memory of a worker%s, of %d%s: weights %s, gradients %s, optimizer %s, activations %s "
+            "(%s if unshared)%s%s%s%s\n%s",
+            memory.card ? " on its card" : "", ranks,
+            config->parallel.zero_ranks == TRI_ZERO_RANKS_HOST ? " on one host" : "",
             print_nbytes(memory.weights, weights), print_nbytes(memory.gradients, gradients),
             print_nbytes(memory.optimizer, optimizer), print_nbytes(memory.activations, activations),
-            print_nbytes(memory.activations_apart, apart), memory.snapshot > 0 ? ", copy for checkpoints " : "",
+            print_nbytes(memory.activations_apart, apart), memory.card ? "; on the host " : "",
+            memory.card ? print_nbytes(memory.host, host) : "", memory.snapshot > 0 ? ", copy for checkpoints " : "",
             memory.snapshot > 0 ? print_nbytes(memory.snapshot, snapshot) : "", tri_string_text(&notes));
     else if (status != TRI_ECONFIG)
         status = tri_string_appendf(text, "# memory of a worker: not known: %s\n", tri_last_error());

@@ -4,10 +4,13 @@
  */
 #include "device/device.h"
 
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/containers.h"
 #include "base/memory.h"
+#include "base/runtime.h"
 #include "base/status.h"
 
 extern const tri_device_ops tri_device_cpu, tri_device_fake, tri_device_cuda;
@@ -63,17 +66,112 @@ bool tri_device_is_card(const char *word)
     return kind_find(word, &ops, &index) == TRI_OK && ops->arithmetic;
 }
 
-tri_status tri_device_open(const char *word, tri_device **out)
+/* --- what is allocated --- */
+
+typedef struct usage_array {
+    void *memory;
+    size_t nbytes;
+} usage_array;
+
+struct tri_device_usage {
+    tri_mutex mutex;
+    tri_vector arrays; /* usage_array */
+    size_t live;
+    bool planned;
+};
+
+static _Atomic size_t process_live, process_peak, process_planned;
+
+static void process_add(size_t nbytes)
 {
-    const tri_device_ops *ops;
-    int index;
-    TRI_TRY(kind_find(word, &ops, &index));
+    const size_t live = atomic_fetch_add_explicit(&process_live, nbytes, memory_order_relaxed) + nbytes;
+    size_t peak = atomic_load_explicit(&process_peak, memory_order_relaxed);
+    while (peak < live && !atomic_compare_exchange_weak_explicit(&process_peak, &peak, live, memory_order_relaxed,
+                                                                 memory_order_relaxed))
+        ;
+}
+
+static bool usage_add(tri_device_usage *usage, void *memory, size_t nbytes)
+{
+    tri_mutex_lock(&usage->mutex);
+    const bool added = tri_vector_push(&usage->arrays, &(usage_array){memory, nbytes});
+    usage->live += added ? nbytes : 0;
+    tri_mutex_unlock(&usage->mutex);
+    if (added && !usage->planned)
+        process_add(nbytes);
+    return added;
+}
+
+static void usage_drop(tri_device_usage *usage, const void *memory)
+{
+    tri_mutex_lock(&usage->mutex);
+    usage_array *arrays = usage->arrays.items;
+    size_t i = 0;
+    while (arrays[i].memory != memory)
+        TRI_ASSERT(++i < usage->arrays.count);
+    const size_t nbytes = arrays[i].nbytes;
+    arrays[i] = arrays[--usage->arrays.count];
+    usage->live -= nbytes;
+    tri_mutex_unlock(&usage->mutex);
+    if (!usage->planned)
+        atomic_fetch_sub_explicit(&process_live, nbytes, memory_order_relaxed);
+}
+
+static tri_status usage_open(tri_device *device, bool planned)
+{
+    if (!device->ops->room)
+        return TRI_OK;
+    device->usage = tri_alloc_zero(1, sizeof(*device->usage));
+    if (!device->usage)
+        return TRI_ENOMEM;
+    tri_mutex_init(&device->usage->mutex);
+    device->usage->arrays.each = sizeof(usage_array);
+    device->usage->planned = planned;
+    return TRI_OK;
+}
+
+static void usage_close(tri_device_usage *usage)
+{
+    if (!usage)
+        return;
+    tri_vector_fini(&usage->arrays);
+    tri_mutex_fini(&usage->mutex);
+    tri_free(usage);
+}
+
+size_t tri_device_live(const tri_device *device)
+{
+    tri_mutex_lock(&device->usage->mutex);
+    const size_t live = device->usage->live;
+    tri_mutex_unlock(&device->usage->mutex);
+    return live;
+}
+
+tri_device_memory tri_device_memory_now(void)
+{
+    return (tri_device_memory){atomic_load_explicit(&process_live, memory_order_relaxed),
+                               atomic_load_explicit(&process_peak, memory_order_relaxed),
+                               atomic_load_explicit(&process_planned, memory_order_relaxed)};
+}
+
+void tri_device_memory_planned_set(size_t nbytes)
+{
+    atomic_store_explicit(&process_planned, nbytes, memory_order_relaxed);
+}
+
+/* --- opened ones --- */
+
+static tri_status ops_open(const tri_device_ops *ops, int index, bool planned, tri_device **out)
+{
     tri_device *device = tri_alloc_zero(1, sizeof(*device));
     if (!device)
         return TRI_ENOMEM;
     *device = (tri_device){.ops = ops, .index = index};
-    tri_status status = ops->open ? ops->open(device) : TRI_OK;
+    tri_status status = usage_open(device, planned);
+    if (status == TRI_OK && ops->open)
+        status = ops->open(device);
     if (status != TRI_OK) {
+        usage_close(device->usage);
         tri_free(device);
         return status;
     }
@@ -81,20 +179,44 @@ tri_status tri_device_open(const char *word, tri_device **out)
     return TRI_OK;
 }
 
+tri_status tri_device_open(const char *word, tri_device **out)
+{
+    const tri_device_ops *ops;
+    int index;
+    TRI_TRY(kind_find(word, &ops, &index));
+    return ops_open(ops, index, false, out);
+}
+
+tri_status tri_device_plan(const char *word, tri_device **out)
+{
+    const tri_device_ops *ops;
+    int index;
+    TRI_TRY(kind_find(word, &ops, &index));
+    return ops_open(ops->planned ? ops->planned : ops, index, true, out);
+}
+
 void tri_device_close(tri_device *device)
 {
     if (device && device->ops->close)
         device->ops->close(device);
+    if (device)
+        usage_close(device->usage);
     tri_free(device);
 }
 
 void *tri_device_alloc(const tri_device *device, size_t nbytes)
 {
-    return device->ops->alloc(device, nbytes);
+    void *memory = device->ops->alloc(device, nbytes);
+    if (!memory || !device->usage || usage_add(device->usage, memory, nbytes))
+        return memory;
+    device->ops->free(device, memory);
+    return NULL;
 }
 
 void tri_device_free(const tri_device *device, void *memory)
 {
+    if (memory && device->usage)
+        usage_drop(device->usage, memory);
     device->ops->free(device, memory);
 }
 

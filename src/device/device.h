@@ -24,6 +24,18 @@ typedef struct tri_device_event {
     void *mark; /* the kind's own */
 } tri_device_event;
 
+/* Memory of a device that has its own. */
+typedef struct tri_device_room {
+    size_t free_nbytes, total_nbytes; /* other processes use it too */
+    char place[32];                   /* of the device in this machine: two of the same are one */
+} tri_device_room;
+
+/* What a device that has memory of its own reaches by its data sheet: nothing is measured. */
+typedef struct tri_device_rates {
+    double flops, half_flops; /* a second: of f32; of bf16 and f16 */
+    double memory;            /* bytes a second, read and written */
+} tri_device_rates;
+
 typedef struct tri_device_ops {
     const char *name;
     const char *does;
@@ -59,19 +71,29 @@ typedef struct tri_device_ops {
     void (*event_wait)(const tri_device *device, tri_device_event event);
     /* What the bits of its kernels depend on, in words: "cuda, compute capability 9.0". NULL: they are the host's. */
     const char *(*arithmetic)(const tri_device *device);
+    /* NULL: its memory is the host's. */
+    tri_status (*room)(const tri_device *device, tri_device_room *out);
+    tri_status (*rates)(const tri_device *device, tri_device_rates *out); /* of a kind with `room` */
+    const struct tri_device_ops *planned;                                 /* tri_device_plan(): of a kind with `room` */
     /* Of a kind whose kernels run on the host's processor: where these find its memory. NULL: at its address. */
     void *(*mapped)(const tri_device *device, const void *memory);
 } tri_device_ops;
 
+typedef struct tri_device_usage tri_device_usage; /* device.c */
+
 struct tri_device {
     const tri_device_ops *ops;
-    int index;   /* "cuda:1": 1 */
-    void *state; /* the kind's own */
+    int index;               /* "cuda:1": 1 */
+    void *state;             /* the kind's own */
+    tri_device_usage *usage; /* NULL: its memory is the host's, and counted there (base/memory.h) */
 };
 
 /* word: "auto" (what TRI_AUTO_DEVICE of the build names), or the name of a kind, with ":N" the N-th device
  * of it. TRI_ECONFIG: this build has no such kind; TRI_EUNSUPPORTED: this machine has none. */
 tri_status tri_device_open(const char *word, tri_device **out);
+/* One like it for a plan: allocations are counted and give addresses that nobody may use, copies do nothing, and the
+ * machine needs no such device. Of a kind whose memory is the host's: as tri_device_open(). */
+tri_status tri_device_plan(const char *word, tri_device **out);
 /* All its memory is free by then. NULL is fine. */
 void tri_device_close(tri_device *device);
 /* The host itself, which is always there. */
@@ -80,6 +102,21 @@ const tri_device *tri_device_host(void);
 const tri_device_ops *tri_device_at(size_t i);
 /* Whether a word of tri_device_open() means a device whose kernels are its own, so that its memory and time are too. */
 bool tri_device_is_card(const char *word);
+
+/* Its memory is not the host's: a plan counts both. */
+static inline bool tri_device_has_memory(const tri_device *device)
+{
+    return device->usage != NULL;
+}
+/* Of a device that has memory: bytes that are allocated now. */
+size_t tri_device_live(const tri_device *device);
+
+/* Bytes of this process on all devices that have memory of their own, those of plans left out. */
+typedef struct tri_device_memory {
+    size_t live, peak, planned; /* planned: the most that the run wants to need; 0: nobody has said */
+} tri_device_memory;
+tri_device_memory tri_device_memory_now(void);
+void tri_device_memory_planned_set(size_t nbytes);
 
 static inline bool tri_device_shares_host(const tri_device *device)
 {

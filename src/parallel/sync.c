@@ -171,14 +171,19 @@ const char *tri_sync_bits(const tri_parallel_config *config, int ranks, bool bet
     return text;
 }
 
+/* zero: ranks that share one copy of the state. */
+static const tri_sync_ops *ops_of(const tri_parallel_config *config, int zero)
+{
+    const tri_sync_ops *ops = tri_sync_table[config->sync];
+    return ops->spread != TRI_SPREAD_NOTHING && zero == 1 ? &tri_sync_ddp : ops; /* it has everything anyway */
+}
+
 tri_status tri_sync_create(const tri_sync_setup *setup, tri_sync **out)
 {
-    const tri_sync_ops *ops = tri_sync_table[setup->config->sync];
-    if (ops == &tri_sync_ddp &&
+    const tri_sync_ops *ops = ops_of(setup->config, setup->zero ? tri_group_count(setup->zero) : 1);
+    if (tri_sync_table[setup->config->sync] == &tri_sync_ddp &&
         tri_compress_is_used(setup->config, tri_group_count(setup->group), setup->between_hosts))
         ops = &tri_sync_compressed;
-    if (ops->spread != TRI_SPREAD_NOTHING && tri_group_count(setup->zero) == 1)
-        ops = &tri_sync_ddp; /* a rank alone has everything anyway */
     TRI_TRY(tri_device_shares_host(setup->params->device) ? ops->create(setup, out)
                                                           : tri_sync_staged_create(ops, setup, out));
     if (setup->kept)
@@ -240,13 +245,14 @@ static tri_status sums_memory(const tri_sync_setup *setup, tri_sync_place place,
     return TRI_OK;
 }
 
-tri_status tri_sync_memory(const tri_sync_setup *setup, tri_sync_place place, tri_sync_bytes *bytes)
+static tri_status strategy_memory(const tri_sync_setup *setup, tri_sync_place place, tri_sync_bytes *bytes)
 {
     const tri_params *params = setup->params;
     int rank = place.rank % place.zero, ranks = place.zero;
     tri_spread spread = tri_sync_spread(setup->config, ranks);
     size_t parts = (size_t)setup->part_count, value = sizeof(float);
     tri_units units;
+    bytes->host = 0;
     bytes->weights = (size_t)params->count * value;
     bytes->gradients = parts * (size_t)(tri_params_grad_count(params) + TRI_PARAMS_TAIL) * value;
     TRI_TRY(sums_memory(setup, place, bytes));
@@ -263,5 +269,14 @@ tri_status tri_sync_memory(const tri_sync_setup *setup, tri_sync_place place, tr
     if (spread == TRI_SPREAD_WEIGHTS)
         bytes->weights = (size_t)tri_units_owned(&units, rank) * value + largest_nbytes(&units, TRI_FETCH_BUFFERS);
     tri_units_fini(&units);
+    return TRI_OK;
+}
+
+tri_status tri_sync_memory(const tri_sync_setup *setup, tri_sync_place place, tri_sync_bytes *bytes)
+{
+    TRI_TRY(strategy_memory(setup, place, bytes));
+    const tri_device *device = setup->params->device; /* NULL: of a table without values */
+    if (device && tri_device_has_memory(device))
+        tri_sync_staged_memory(ops_of(setup->config, place.zero), setup, bytes);
     return TRI_OK;
 }

@@ -255,9 +255,12 @@ tri_status tri_shares_of(const tri_shares *shares, int rank, tri_slice **slices,
 typedef struct tri_sync_place {
     int rank, ranks, zero;
 } tri_sync_place;
-/* What such a rank keeps, with what passes through, compressed sums as between hosts; no group is looked at. */
+/* What such a rank keeps, with what passes through, compressed sums as between hosts; no group is looked at. On a
+ * device that has memory of its own, weights and gradients are there, and `host` is what the strategy keeps of them on
+ * the host (sync_staged.c). */
 typedef struct tri_sync_bytes {
-    size_t weights, gradients, outer; /* outer: diloco's anchor, momentum and sums */
+    size_t weights, gradients, outer; /* outer: diloco's anchor, momentum and sums; of the host */
+    size_t host;
 } tri_sync_bytes;
 tri_status tri_sync_memory(const tri_sync_setup *setup, tri_sync_place place, tri_sync_bytes *bytes);
 /* Whole subtrees of the shards that such ranks have together: sums that the others' are added to. */

@@ -16,6 +16,8 @@ extern const tri_sync_ops tri_sync_compressed;
  * the weights to the strategy's arrays, and back; hear: it has another step, and weights on their way. All do nothing
  * for a strategy that works on the store itself. */
 tri_status tri_sync_staged_create(const tri_sync_ops *ops, const tri_sync_setup *setup, tri_sync **out);
+/* From what the strategy itself keeps to what is kept with it. */
+void tri_sync_staged_memory(const tri_sync_ops *ops, const tri_sync_setup *setup, tri_sync_bytes *bytes);
 void tri_sync_staged_read(tri_sync *sync);
 void tri_sync_staged_write(tri_sync *sync);
 void tri_sync_staged_hear(tri_sync *sync);

@@ -522,20 +522,26 @@ static tri_status pieces_make(sync_staged *staged)
     return TRI_OK;
 }
 
+/* Bytes of the largest entry. */
+static size_t room_nbytes(const tri_params *params)
+{
+    int64_t largest = 0;
+    for (int e = 0; e < params->entry_count; e++)
+        largest = params->entries[e].count > largest ? params->entries[e].count : largest;
+    return (size_t)largest * sizeof(float);
+}
+
 static tri_status weights_make(sync_staged *staged)
 {
     const tri_params *params = staged->params;
-    int64_t largest = 0;
     if (!params->share) {
         staged->stale = tri_alloc_zero((size_t)params->entry_count + 1, sizeof(bool));
         return staged->stale ? TRI_OK : TRI_ENOMEM;
     }
-    for (int e = 0; e < params->entry_count; e++)
-        largest = params->entries[e].count > largest ? params->entries[e].count : largest;
     for (size_t i = 0; i < TRI_COUNT_OF(staged->rooms); i++) {
         TRI_TRY(tri_device_event_create(staged->device, &staged->room_left[i]));
-        staged->rooms[i] = tri_device_alloc(staged->device, (size_t)largest * sizeof(float));
-        staged->host_rooms[i] = tri_device_host_alloc(staged->device, (size_t)largest * sizeof(float));
+        staged->rooms[i] = tri_device_alloc(staged->device, room_nbytes(params));
+        staged->host_rooms[i] = tri_device_host_alloc(staged->device, room_nbytes(params));
         if (!staged->rooms[i] || !staged->host_rooms[i])
             return TRI_ENOMEM;
     }
@@ -578,6 +584,20 @@ static tri_status copies_make(sync_staged *staged, size_t nbytes)
     staged->gradient_rooms =
         tri_device_host_alloc(staged->device, ROOMS * parts * (size_t)staged->room_count * sizeof(float));
     return staged->gradient_rooms ? TRI_OK : TRI_ENOMEM;
+}
+
+void tri_sync_staged_memory(const tri_sync_ops *ops, const tri_sync_setup *setup, tri_sync_bytes *bytes)
+{
+    const tri_params *params = setup->params;
+    const size_t held = (size_t)tri_params_held(params) * sizeof(float);
+    bytes->host = bytes->gradients;
+    if (ops->publish)
+        bytes->host += bytes->weights; /* the twin's, and of what is spread what comes from others */
+    if (params->share)                 /* those that come are pinned on their way */
+        bytes->host += TRI_OP_MAX_PARAMS * room_nbytes(params);
+    bytes->weights = held + (params->share ? TRI_OP_MAX_PARAMS * room_nbytes(params) : 0);
+    bytes->gradients =
+        (size_t)setup->part_count * (size_t)(tri_params_grad_count(params) + TRI_PARAMS_TAIL) * sizeof(float);
 }
 
 static void ops_set(sync_staged *staged, const tri_sync_ops *ops)

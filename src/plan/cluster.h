@@ -50,6 +50,8 @@ typedef struct tri_plan_group {
 
 #define TRI_PLAN_GROUPS_MAX 32
 
+#define TRI_PLAN_COPY_RATE 12e9 /* bytes/s of pageable memory over PCIe 4.0 x16, half of pinned memory's; assumed */
+
 typedef struct tri_plan_cluster {
     tri_arena arena;
     tri_plan_host *hosts; /* kinds of them, in the order of their ranks */
@@ -59,7 +61,11 @@ typedef struct tri_plan_cluster {
     bool hides_local, hides_network; /* sums go on while workers compute: there are cores for that */
     /* Measured here; s_per_value 0: not, memory_rate of the hosts counts. */
     double optim_s_per_value, norm_s_per_value; /* one worker, while the others do the same */
-    double crowd; /* workers that share a core, at least 1: computing takes so much longer */
+    double crowd; /* workers that share a core or a card, at least 1: computing takes so much longer */
+    /* Workers compute on cards: memory_nbytes of the hosts is that of these, and nothing of them is measured. */
+    bool cards;
+    double copy_rate;                           /* bytes/s between a card and its host */
+    double host_nbytes;                         /* that a worker may take of its host; infinite: not known */
     tri_plan_group groups[TRI_PLAN_GROUPS_MAX]; /* measured; none: the links count */
     int group_count;
 } tri_plan_cluster;

@@ -14,6 +14,7 @@
 
 #define VALUE_NBYTES 4.0
 #define POOL_UNITS   3 /* that a sharded worker holds whole at a time */
+#define CARD_UNITS   4 /* on a card, the largest parameters of an op */
 
 int64_t tri_plan_rows(const tri_plan_job *job)
 {
@@ -212,6 +213,12 @@ static void cost_scatter(const sums *v, double grads, double down, tri_plan_cost
                   tri_plan_call_nbytes(v->replicas, TRI_PLAN_SUM, grads * share);
 }
 
+/* Gradients go from cards to their hosts, where they are summed, and back; so do weights that others have moved. */
+static double copies_s(const sums *v, double nbytes)
+{
+    return v->cluster->cards ? 2 * nbytes / v->cluster->copy_rate : 0;
+}
+
 static void cost_data(const sums *v, const tri_plan_chunk *most, tri_plan_cost *cost)
 {
     const tri_plan_chunk *chunk = &v->chunks[0];
@@ -222,7 +229,7 @@ static void cost_data(const sums *v, const tri_plan_chunk *most, tri_plan_cost *
         return;
     if (sync == TRI_SYNC_ALLREDUCE) {
         double seconds = bucket_calls_s(v, v->data, TRI_PLAN_SUM, grads, 1);
-        cost->sum_s = exposed(v, v->data, seconds, grads, down);
+        cost->sum_s = exposed(v, v->data, seconds, grads, down) + copies_s(v, grads);
         cost->wire += tri_plan_call_nbytes(v->data, TRI_PLAN_SUM, grads);
         return;
     }
@@ -237,6 +244,8 @@ static void cost_data(const sums *v, const tri_plan_chunk *most, tri_plan_cost *
     default:
         cost->gather_s = exposed(v, v->zero, gather, weights, up);
     }
+    cost->sum_s += copies_s(v, grads);
+    cost->gather_s += copies_s(v, weights);
 }
 
 /* Bytes of the rank that has most shards: one gradient for each of its parts, and for each level of a tree whose leaves
@@ -291,6 +300,12 @@ static void cost_memory(const sums *v, const tri_plan_chunk *most, tri_plan_cost
     if (v->data.count > 1 && sync == TRI_SYNC_ALLREDUCE)
         cost->gradients += v->job->compress_nbytes * values;
     cost->optimizer = v->job->states * VALUE_NBYTES * values / (sync == TRI_SYNC_ALLREDUCE ? 1 : ranks);
+    if (v->cluster->cards) { /* whole gradients there, and on the host what the strategy works on */
+        cost->host = cost->gradients + (sync == TRI_SYNC_ALLREDUCE ? 0 : cost->weights);
+        cost->gradients = arrays * all;
+        if (sync == TRI_SYNC_ZERO3)
+            cost->weights = VALUE_NBYTES * (values / ranks + CARD_UNITS * most->largest);
+    }
     cost->memory = cost->weights + cost->gradients + cost->optimizer + cost->activations;
 }
 

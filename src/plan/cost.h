@@ -47,6 +47,7 @@ typedef struct tri_plan_job {
 typedef struct tri_plan_cost {
     double weights, gradients, optimizer, activations; /* bytes of the worker that needs most */
     double memory;                                     /* their sum */
+    double host;                                       /* with cards: bytes of the host besides */
     double wire;                                       /* bytes that a worker sends in a step */
     double compute_s, tensor_s, bubble_s, sum_s, gather_s, optimizer_s;
     double step_s;

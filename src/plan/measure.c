@@ -200,3 +200,23 @@ tri_status tri_plan_cluster_measure(const tri_plan_crew *crew, const tri_optim_c
     cluster->norm_s_per_value = figures[1];
     return tri_plan_calls_measure(crew, cluster);
 }
+
+tri_status tri_plan_cluster_of_cards(const tri_plan_crew *crew, const tri_plan_card *card, double price,
+                                     tri_plan_cluster *cluster)
+{
+    const int local = crew->comm ? tri_comm_local_count(crew->comm) : 1;
+    double least[] = {-card->flops, -card->memory_rate, -card->memory_nbytes, card->workers};
+    *cluster = (tri_plan_cluster){.hides_network = true, .cards = true, .copy_rate = TRI_PLAN_COPY_RATE};
+    cluster->hides_local = tri_cores_online() > local; /* a worker's thread waits for its card */
+    TRI_TRY(hosts_measure(crew, price, cluster));
+    TRI_TRY(tri_plan_crew_agree(crew, least, TRI_COUNT_OF(least)));
+    cluster->crowd = least[3];
+    cluster->host_nbytes = tri_plan_worker_memory(cluster);
+    for (int h = 0; h < cluster->kind_count; h++) {
+        tri_plan_host *host = &cluster->hosts[h];
+        host->gflops = -least[0] / 1e9;
+        host->memory_rate = -least[1];
+        host->memory_nbytes = -least[2] * host->workers;
+    }
+    return tri_plan_calls_measure(crew, cluster);
+}

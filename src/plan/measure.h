@@ -31,6 +31,15 @@ tri_status tri_plan_crew_status(const tri_plan_crew *crew, tri_status mine);
  * hour. Ends with tri_plan_cluster_fini() whatever is returned. */
 tri_status tri_plan_cluster_measure(const tri_plan_crew *crew, const tri_optim_config *optim, double price,
                                     tri_plan_cluster *cluster);
+/* What a worker has of a card. */
+typedef struct tri_plan_card {
+    double flops, memory_rate; /* that a worker who has it alone may reach */
+    double memory_nbytes;      /* of the worker */
+    int workers;               /* that share it */
+} tri_plan_card;
+/* The same of workers on cards, of which nothing but their calls, which are the hosts', is measured. */
+tri_status tri_plan_cluster_of_cards(const tri_plan_crew *crew, const tri_plan_card *card, double price,
+                                     tri_plan_cluster *cluster);
 /* Seconds of a value of such an optimizer, and of the norm, on this rank alone. */
 tri_status tri_plan_optim_measure(const tri_optim_config *optim, int threads, double *optim_s, double *norm_s);
 /* Bytes that the processes of this host may take together: the least of what is free, of the control group's limit and,

@@ -104,7 +104,7 @@ static tri_status variant_find(tri_plan_models *models, int tensor, tri_plan_var
         tri_graph_config config = graph_config(models, tri_plan_rows(&models->setup->job), 1);
         if (status == TRI_OK)
             status = tri_sections_find(variant->model, &config, &variant->sections);
-        if (status == TRI_ECONFIG)
+        if (status == TRI_ECONFIG || status == TRI_EUNSUPPORTED)
             snprintf(variant->refusal, sizeof(variant->refusal), "%s", tri_last_error());
         else
             TRI_TRY(status);
@@ -362,10 +362,22 @@ static void chunk_count(const tri_plan_models *models, const tri_model *model, i
     }
 }
 
+/* Bytes of a run's samples and targets on a card. */
+static double samples_nbytes(const tri_plan_models *models, const tri_model *model, int64_t shards)
+{
+    const tri_value_spec *values = model->values.items, *of[] = {&values[model->input], &values[model->target]};
+    double nbytes = 0;
+    for (size_t i = 0; models->cluster->cards && i < TRI_COUNT_OF(of); i++)
+        nbytes += (double)(tri_shape_count(of[i]->sample) * tri_plan_rows(&models->setup->job) * shards) *
+                  (double)tri_dtype_nbytes(of[i]->dtype);
+    return nbytes;
+}
+
 static tri_status chunk_activations(const tri_plan_models *models, const tri_model *model, const tri_layout *layout,
                                     int first_node, int end_node, tri_plan_chunk *chunk)
 {
     int64_t shards = tri_plan_run_shards(&models->setup->job, layout);
+    const double samples = samples_nbytes(models, model, shards);
     tri_graph_config config = graph_config(models, tri_plan_rows(&models->setup->job), shards);
     size_t one, two, slot;
     if (layout->pipeline > 1) {
@@ -374,11 +386,11 @@ static tri_status chunk_activations(const tri_plan_models *models, const tri_mod
         config.slots = 2;
         TRI_TRY(tri_graph_memory_find(model, &config, &two, &slot));
         chunk->activations_shared = (double)(two - 2 * slot);
-        chunk->activations_slot = (double)slot;
+        chunk->activations_slot = (double)slot + samples;
     }
     config.slots = 1;
     TRI_TRY(tri_graph_memory_find(model, &config, &one, &slot));
-    chunk->activations = (double)one;
+    chunk->activations = (double)one + samples;
     return TRI_OK;
 }
 

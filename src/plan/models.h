@@ -20,7 +20,7 @@ typedef struct tri_plan_setup {
     const tri_model *given; /* or a model of a program's own: it cannot be cut into parts */
     tri_shape sample;       /* of the data */
     int64_t classes;
-    const char *kernels; /* "cpu" or "reference" */
+    const char *kernels; /* "cpu", "reference" or "cuda", which is not measured */
     tri_dtype precision;
     int tensor_parts;  /* 0: as many as tensor ranks */
     bool sequence;     /* tensor ranks share tokens out between the layers that are cut */

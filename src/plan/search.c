@@ -55,6 +55,9 @@ static void check_memory(const search *v, tri_plan_row *row)
 {
     char texts[6][32];
     const tri_plan_cost *cost = &row->cost;
+    if (cost->host > v->plan->host_limit)
+        snprintf(row->refusal, sizeof(row->refusal), "memory of the host: a worker needs %s there, and has %s",
+                 print_nbytes(cost->host, texts[0]), print_nbytes(v->plan->host_limit, texts[1]));
     if (cost->memory <= v->plan->memory_limit)
         return;
     snprintf(row->refusal, sizeof(row->refusal),
@@ -160,7 +163,7 @@ static tri_status rows_of_stages(const search *v, tri_layout layout, bool *refus
     if (!chunks)
         return TRI_ENOMEM;
     tri_status status = tri_plan_models_chunks(v->models, &layout, chunks);
-    *refused = status == TRI_ECONFIG;
+    *refused = status == TRI_ECONFIG || status == TRI_EUNSUPPORTED;
     if (*refused) {
         layout.schedule = TRI_PIPE_1F1B;
         status = refuse(v, &layout, tri_last_error());
@@ -288,6 +291,7 @@ tri_status tri_plan_list_make(tri_plan_models *models, const tri_plan_wish *wish
     int workers = models->cluster->workers;
     *plan = (tri_plan_list){.rows = {.each = sizeof(tri_plan_row)}, .chosen = -1};
     plan->memory_limit = MEMORY_SHARE * tri_plan_worker_memory(models->cluster);
+    plan->host_limit = models->cluster->cards ? MEMORY_SHARE * models->cluster->host_nbytes : INFINITY;
     search v = {models, wish, plan};
     for (int pipeline = 1; pipeline <= workers; pipeline++) {
         if (workers % pipeline != 0 || (wish->pipeline && wish->pipeline != pipeline))

@@ -30,6 +30,7 @@ typedef struct tri_plan_list {
     int chosen;      /* row, -1: none */
     char why[400];
     double memory_limit; /* bytes of a worker that a layout may take; infinite: not known */
+    double host_limit;   /* the same of the host, with cards */
 } tri_plan_list;
 
 /* Collective, and the same on all ranks. Ends with tri_plan_list_fini() whatever is returned. */

@@ -12,6 +12,7 @@
 #include "base/runtime.h"
 #include "checkpoint/checkpoint.h"
 #include "plan/measure.h"
+#include "train/core/card.h"
 #include "train/core/job.h"
 #include "train/core/plan.h"
 #include "tune/schedule.h"
@@ -50,7 +51,8 @@ static tri_status middle_words(const tri_sweep *sweep, tri_arena *arena, const c
     return TRI_OK;
 }
 
-static tri_status memory_find(const tri_sweep *sweep, const char *const *words, double *nbytes)
+/* slots: that a card has room for; infinite: there is none. */
+static tri_status memory_find(const tri_sweep *sweep, const char *const *words, double *nbytes, double *slots)
 {
     tri_config config = {0};
     tri_job_memory memory;
@@ -69,19 +71,22 @@ static tri_status memory_find(const tri_sweep *sweep, const char *const *words, 
     else
         memory = (tri_job_memory){0};
     if (status == TRI_OK)
-        *nbytes = workers *
-                  (double)(memory.weights + memory.gradients + memory.optimizer + memory.activations + memory.snapshot);
+        *nbytes = workers * (double)tri_job_memory_host(&memory);
+    if (status == TRI_OK && memory.card)
+        status = tri_card_free(&config, slots);
+    if (status == TRI_OK && memory.card)
+        *slots *= TRI_CARD_SHARE / (workers * (double)tri_job_memory_nbytes(&memory));
     tri_config_fini(&config);
     return status;
 }
 
 /* As many as have cores of their own, and memory. */
-static int slots_find(const tri_tuner *tuner, double nbytes)
+static int slots_find(const tri_tuner *tuner, double nbytes, double card_slots)
 {
     const tri_tune_config *tune = &tuner->sweep->tune;
     if (tune->parallel > 0)
         return (int)tune->parallel;
-    double most = (double)tuner->cpu_count / (double)(tune->workers * tune->threads);
+    double most = fmin((double)tuner->cpu_count / (double)(tune->workers * tune->threads), card_slots);
     if (tune->memory_mib > 0)
         nbytes = (double)tune->memory_mib * (1 << 20);
     if (nbytes > 0)
@@ -93,18 +98,18 @@ tri_status tri_tuner_open(tri_tuner *tuner)
 {
     tri_arena arena = {0};
     const char **words = tri_alloc_zero(WORDS_MOST + 1, sizeof(*words));
-    double nbytes = 0;
+    double nbytes = 0, card_slots = INFINITY;
     char path[1300];
     if (!words)
         return TRI_ENOMEM;
     tri_status status = middle_words(tuner->sweep, &arena, words);
-    if (status == TRI_OK && (status = memory_find(tuner->sweep, words, &nbytes)) != TRI_OK)
+    if (status == TRI_OK && (status = memory_find(tuner->sweep, words, &nbytes, &card_slots)) != TRI_OK)
         status = tri_fail_context(status, "the configuration with the middle of the space");
     tri_arena_fini(&arena);
     tri_free(words);
     TRI_TRY(status);
     TRI_TRY(tri_child_cores(&tuner->cpus, &tuner->cpu_count));
-    tuner->slot_count = slots_find(tuner, nbytes);
+    tuner->slot_count = slots_find(tuner, nbytes, card_slots);
     snprintf(path, sizeof(path), "%s/log", tuner->folder);
     TRI_TRY(tri_fs_make_folder(path));
     tuner->slots = tri_alloc_zero((size_t)tuner->slot_count, sizeof(*tuner->slots));

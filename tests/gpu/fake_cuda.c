@@ -5,8 +5,10 @@
  * Streams are lazy: work is done when somebody waits, and what streams do beside each other comes in an order that
  * FAKE_CUDA_SEED draws: a copy that no event orders reads too early or too late. An asynchronous copy must name pinned
  * memory of the host. It brings the kernels along, so that a program that was built without nvcc trains on it too.
- * FAKE_CUDA names faults: no_kernels, no_card, old_driver, old_card, no_start, no_pin, no_order (streams do not wait
- * for events), full (the 2nd allocation), and sticky (the 2nd launch fails and so does every call after it).
+ * FAKE_CUDA has faults, with commas between: no_kernels, no_card, old_driver, old_card, no_start, no_pin, no_order
+ * (streams do not wait for events); memory=MIB of a card (8192), of which each process has all; full=WHEN, memory is
+ * out for one allocation; sticky=WHEN, a launch fails and so does every call after it. WHEN is a number (that one, of
+ * this process; 2), or the path of a file: whoever removes it first.
  * FAKE_CUDA_CARDS: how many there are, 2 if it is not set.
  */
 #include <malloc.h>
@@ -72,11 +74,43 @@ static uint64_t seed;
 static cuda_result sick; /* what every call gives from now on */
 static int allocations, launches;
 static _Thread_local cuda_device current;
+static size_t used; /* bytes of the card */
+
+/* What stands behind "fault=" up to the next comma, "" without one; NULL: the fault is not asked for. */
+static const char *value_of(const char *fault, char value[512])
+{
+    const char *at = getenv("FAKE_CUDA");
+    const size_t length = strlen(fault);
+    for (; at && *at; at += *at == ',') {
+        const size_t all = strcspn(at, ",");
+        if (strncmp(at, fault, length) == 0 && (at[length] == '=' || length == all)) {
+            snprintf(value, 512, "%.*s", length == all ? 0 : (int)(all - length - 1), at + length + 1);
+            return value;
+        }
+        at += all;
+    }
+    return NULL;
+}
 
 static int has(const char *fault)
 {
-    const char *faults = getenv("FAKE_CUDA");
-    return faults && strcmp(faults, fault) == 0;
+    char value[512];
+    return value_of(fault, value) != NULL;
+}
+
+/* Whether the fault is for the number-th call of its kind. */
+static int is_now(const char *fault, int number)
+{
+    char value[512];
+    if (!value_of(fault, value))
+        return 0;
+    return value[0] == '/' ? unlink(value) == 0 : number == (value[0] ? atoi(value) : 2);
+}
+
+static size_t total(void)
+{
+    char value[512];
+    return (size_t)(value_of("memory", value) ? atoi(value) : 8192) << 20;
 }
 
 static void stop(const char *why)
@@ -336,14 +370,19 @@ cuda_result cuDeviceGetName(char *name, int nbytes, cuda_device device)
 cuda_result cuDeviceGetAttribute(int *value, int attribute, cuda_device device)
 {
     (void)device;
-    *value = attribute == CUDA_ATTRIBUTE_SMS ? 132 : attribute == CUDA_ATTRIBUTE_MAJOR ? (has("old_card") ? 7 : 9) : 0;
+    *value = attribute == CUDA_ATTRIBUTE_SMS           ? 132
+             : attribute == CUDA_ATTRIBUTE_MAJOR       ? (has("old_card") ? 7 : 9)
+             : attribute == CUDA_ATTRIBUTE_KHZ         ? 1980000
+             : attribute == CUDA_ATTRIBUTE_MEMORY_KHZ  ? 2619000
+             : attribute == CUDA_ATTRIBUTE_MEMORY_BITS ? 5120
+                                                       : 0;
     return 0;
 }
 
 cuda_result cuDeviceTotalMem_v2(size_t *nbytes, cuda_device device)
 {
     (void)device;
-    *nbytes = (size_t)80 << 30;
+    *nbytes = total();
     return 0;
 }
 
@@ -354,6 +393,18 @@ cuda_result cuDeviceGetUuid_v2(cuda_uuid *uuid, cuda_device device)
 }
 
 static char contexts[MOST_CARDS];
+cuda_result cuMemGetInfo_v2(size_t *free_nbytes, size_t *total_nbytes)
+{
+    *total_nbytes = total();
+    *free_nbytes = *total_nbytes > used ? *total_nbytes - used : 0;
+    return sick;
+}
+
+cuda_result cuDeviceGetPCIBusId(char *place, int nbytes, cuda_device device)
+{
+    const int length = snprintf(place, (size_t)nbytes, "0000:%02x:00.0", 0x17 + device);
+    return length < nbytes ? 0 : 1;
+}
 
 cuda_result cuDevicePrimaryCtxRetain(cuda_context *context, cuda_device device)
 {
@@ -485,7 +536,14 @@ cuda_result cuEventSynchronize(cuda_event event)
 
 cuda_result cuMemAlloc_v2(cuda_memory *memory, size_t nbytes)
 {
-    void *bytes = has("full") && ++allocations >= 2 ? NULL : aligned_alloc(256, (nbytes + 255) / 256 * 256);
+    char *bytes = NULL;
+    if (nbytes == 0)
+        return ERROR_INVALID;
+    pthread_mutex_lock(&mutex);
+    if (!is_now("full", ++allocations) && used <= total() && nbytes <= total() - used)
+        bytes = aligned_alloc(256, (nbytes + 255) / 256 * 256);
+    used += bytes ? malloc_usable_size(bytes) : 0;
+    pthread_mutex_unlock(&mutex);
     *memory = (cuda_memory)(uintptr_t)bytes;
     if (bytes)
         memset(bytes, 0xff, nbytes);
@@ -498,6 +556,7 @@ cuda_result cuMemFree_v2(cuda_memory memory)
     pthread_mutex_lock(&mutex);
     if (sick == 0 && in_use(bytes, malloc_usable_size(bytes)))
         stop("work still uses memory that is freed");
+    used -= malloc_usable_size(bytes);
     pthread_mutex_unlock(&mutex);
     free(bytes);
     return sick;
@@ -587,7 +646,7 @@ cuda_result cuLaunchKernel(cuda_function function, unsigned grid_x, unsigned gri
     (void)extra;
     if (block_y != 1 || block_z != 1 || shared_nbytes != 0)
         return 1;
-    if (has("sticky") && ++launches >= 2)
+    if (is_now("sticky", ++launches))
         sick = ERROR_SICK;
     return queue(stream, (work){.kind = LAUNCH,
                                 .launch = {.kernel = kernel,

@@ -55,6 +55,7 @@ static tri_status card_read(const tri_cuda_calls *calls, int index, tri_cuda_car
     result = result == 0 ? calls->device_attribute(&minor, CUDA_ATTRIBUTE_MINOR, card) : result;
     result = result == 0 ? calls->device_attribute(&out->sms, CUDA_ATTRIBUTE_SMS, card) : result;
     result = result == 0 ? calls->device_memory(&out->memory_nbytes, card) : result;
+    result = result == 0 ? calls->device_place(out->place, (int)sizeof(out->place), card) : result;
     if (result != 0)
         return tri_fail(TRI_EUNSUPPORTED, "cuda:%d: cannot ask the card: %s", index, tri_cuda_text(calls, result));
     out->capability = 10 * major + minor;
@@ -77,7 +78,8 @@ static void must(const cuda_state *s, const char *call, cuda_result result)
 {
     if (result == 0)
         return;
-    tri_log(TRI_LOG_ERROR, "cuda:%d: %s failed: %s", s->index, call, tri_cuda_text(s->calls, result));
+    tri_log(TRI_LOG_ERROR, "cuda:%d: %s failed: %s; nothing on the card can be used after it: this process ends",
+            s->index, call, tri_cuda_text(s->calls, result));
     _Exit(1);
 }
 
@@ -328,6 +330,39 @@ static void cuda_event_wait(const tri_device *device, tri_device_event event)
     must(s, "cuEventSynchronize", s->calls->event_wait(event.mark));
 }
 
+static tri_status cuda_room(const tri_device *device, tri_device_room *out)
+{
+    const cuda_state *s = enter(device);
+    *out = (tri_device_room){0};
+    must(s, "cuMemGetInfo", s->calls->memory_info(&out->free_nbytes, &out->total_nbytes));
+    must(s, "cuDeviceGetPCIBusId", s->calls->device_place(out->place, (int)sizeof(out->place), s->card));
+    return TRI_OK;
+}
+
+/* Multiply-adds that one multiprocessor makes in a cycle by NVIDIA's tables: in f32, and in bf16 with f32 sums. */
+static void sm_rates(int capability, double *f32, double *half)
+{
+    *f32 = capability == 80 ? 64 : 128;
+    *half = capability >= 90 && capability < 120 ? 2048 : capability == 80 ? 1024 : 512;
+}
+
+static tri_status cuda_rates(const tri_device *device, tri_device_rates *out)
+{
+    const cuda_state *s = enter(device);
+    tri_cuda_card card;
+    int khz = 0, memory_khz = 0, bits = 0;
+    double f32, half;
+    TRI_TRY(card_read(s->calls, s->index, &card));
+    must(s, "cuDeviceGetAttribute", s->calls->device_attribute(&khz, CUDA_ATTRIBUTE_KHZ, s->card));
+    must(s, "cuDeviceGetAttribute", s->calls->device_attribute(&memory_khz, CUDA_ATTRIBUTE_MEMORY_KHZ, s->card));
+    must(s, "cuDeviceGetAttribute", s->calls->device_attribute(&bits, CUDA_ATTRIBUTE_MEMORY_BITS, s->card));
+    sm_rates(card.capability, &f32, &half);
+    *out = (tri_device_rates){.flops = 2 * f32 * card.sms * khz * 1e3,
+                              .half_flops = 2 * half * card.sms * khz * 1e3,
+                              .memory = 2.0 * memory_khz * 1e3 * bits / 8};
+    return TRI_OK;
+}
+
 static const char *cuda_arithmetic(const tri_device *device)
 {
     return ((const cuda_state *)device->state)->arithmetic;
@@ -370,4 +405,7 @@ const tri_device_ops tri_device_cuda = {
     .event_order = cuda_event_order,
     .event_wait = cuda_event_wait,
     .arithmetic = cuda_arithmetic,
+    .room = cuda_room,
+    .rates = cuda_rates,
+    .planned = &tri_device_cuda_planned,
 };

@@ -13,6 +13,7 @@ typedef struct tri_cuda_card {
     int capability; /* 90: compute capability 9.0 */
     int sms;
     size_t memory_nbytes;
+    char place[32]; /* its PCI address */
 } tri_cuda_card;
 
 /* Cards of this machine, at most `capacity`; the driver's version as 13000. TRI_EUNSUPPORTED: one sentence says why
@@ -24,6 +25,7 @@ extern const void *tri_cuda_image;
 /* Memory and two streams of a card; its state begins with the queue that takes launches. A call of the driver that
  * fails ends the process in one line, but for memory that is out: nothing on a card can be trusted after it. */
 extern const tri_device_ops tri_device_cuda;
+extern const tri_device_ops tri_device_cuda_planned; /* device/planned.c */
 
 /* What other libraries of NVIDIA need of an opened card. */
 typedef struct tri_cuda_handles {

@@ -29,7 +29,10 @@ enum {
     CUDA_OUT_OF_MEMORY = 2,
     CUDA_NO_DEVICE = 100,
     CUDA_NOT_READY = 600,
+    CUDA_ATTRIBUTE_KHZ = 13,
     CUDA_ATTRIBUTE_SMS = 16,
+    CUDA_ATTRIBUTE_MEMORY_KHZ = 36,
+    CUDA_ATTRIBUTE_MEMORY_BITS = 37,
     CUDA_ATTRIBUTE_MAJOR = 75,
     CUDA_ATTRIBUTE_MINOR = 76,
     CUDA_STREAM_NON_BLOCKING = 1,
@@ -59,6 +62,8 @@ enum {
     X(cuStreamDestroy_v2, stream_destroy, (cuda_stream stream))                                                        \
     X(cuStreamSynchronize, stream_wait, (cuda_stream stream))                                                          \
     X(cuStreamQuery, stream_query, (cuda_stream stream))                                                               \
+    X(cuMemGetInfo_v2, memory_info, (size_t * free_nbytes, size_t * total_nbytes))                                     \
+    X(cuDeviceGetPCIBusId, device_place, (char *place, int nbytes, cuda_device device))                                \
     X(cuMemAlloc_v2, memory_alloc, (cuda_memory * memory, size_t nbytes))                                              \
     X(cuMemFree_v2, memory_free, (cuda_memory memory))                                                                 \
     X(cuMemHostAlloc, host_alloc, (void **memory, size_t nbytes, unsigned flags))                                      \

@@ -13,6 +13,7 @@
 #include "train/checkpointing/arrays.h"
 #include "train/checkpointing/resume.h"
 #include "train/core/build.h"
+#include "train/core/card.h"
 #include "train/core/dataset_info.h"
 #include "train/core/features.h"
 #include "train/core/initial.h"
@@ -328,6 +329,8 @@ tri_status tri_job_build(tri_job *job, const tri_job_setup *setup)
         tri_config_unused_tell(&job->config, dataset->ops->name, setup->overrides);
     if (status == TRI_OK && job->rank == 0 && !tri_job_follows(job) && (setup->run_folder || setup->resume))
         status = identify(job, dataset);
+    if (status == TRI_OK)
+        status = tri_job_card_check(job, setup->model, &dataset->info);
     if (status == TRI_OK)
         status = tri_job_build_model(job, setup->model, &dataset->info);
     if (status == TRI_OK)

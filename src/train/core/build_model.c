@@ -84,13 +84,13 @@ static tri_status norm_check(const tri_job *job, const tri_model *model, const t
                         "got %lld (%lld samples in %lld shards): want fewer shards, a larger train.batch, or "
                         "model.sync_batch_norm=true",
                         length, name, (long long)values, (long long)batch, (long long)shards);
-    if (node->attr.sync && job->rank == 0 && job->elastic.number <= 1)
+    if (node->attr.sync && job->rank == 0 && !job->quiet && job->elastic.number <= 1)
         tri_log(
             TRI_LOG_INFO,
             "batch norms: mean and variance over the whole batch of %lld samples (model.sync_batch_norm=false: over "
             "each shard)",
             (long long)batch);
-    if (values < FEW_VALUES && job->rank == 0 && !node->attr.sync)
+    if (values < FEW_VALUES && job->rank == 0 && !job->quiet && !node->attr.sync)
         tri_log(
             TRI_LOG_WARN,
             "the batch norm '%.*s' takes mean and variance over %lld values in each of %lld shards, which is noisy: "
@@ -156,14 +156,14 @@ static tri_status store_lay(tri_job *job, const tri_model *model)
     return TRI_OK;
 }
 
-/* Its values, too; those that other ranks have are not made up here. */
+/* Its values, too; those that other ranks have are not made up here, and a plan (which has no others) needs none. */
 static tri_status store_make(tri_job *job, const tri_model *model)
 {
     tri_slice *own;
     int count;
     TRI_TRY(store_lay(job, model));
     TRI_TRY(tri_job_share_out(job, &own, &count));
-    tri_status status = job->assignment.state.generation > 0
+    tri_status status = job->assignment.state.generation > 0 || !job->comm
                             ? tri_params_room(job->params, own, count)
                             : tri_params_fill(job->params, model, (uint64_t)job->config.train.seed, own, count);
     tri_free(own);
@@ -233,7 +233,7 @@ static tri_status store_build(tri_job *job, const tri_model *model)
 /* An option that changes nothing is reported. */
 static void precision_check(const tri_job *job, const tri_graph_config *config)
 {
-    if (job->graph && config->training && config->precision != TRI_F32 && job->rank == 0 &&
+    if (job->graph && config->training && config->precision != TRI_F32 && job->rank == 0 && !job->quiet &&
         !tri_graph_has_halves(job->graph))
         tri_log(TRI_LOG_WARN,
                 "train.precision %s changes nothing in this model: want a linear layer before the last one, or an "

@@ -78,11 +78,14 @@ typedef struct tri_job_rates {
 /* plan.c: what a rank allocates for a run, bytes; data sets, input batches and buffers of links are not counted.
  * snapshot: of what it writes of a checkpoint, if it is written during training. gradients: with partial sums and
  * what compressed sums keep; activations: with scratch of ops, and what crosses between stages; apart: if no two shared
- * memory. */
+ * memory. With a card, all but the snapshot lies in its memory, and `host` is what the host has besides: copies of what
+ * travels to other ranks. */
 typedef struct tri_job_memory {
     size_t weights, gradients, optimizer;
     size_t activations, activations_apart;
     size_t snapshot;
+    bool card;
+    size_t host;
 } tri_job_memory;
 
 /* What of a state is no array; the same on all ranks (scalar_state.c). */
@@ -209,6 +212,7 @@ struct tri_job {
     struct tri_table *table; /* held: what the columns of its data mean; NULL: they are no table */
     tri_device *device;      /* in whose memory weights, state, gradients and activations lie */
     bool forward_only;       /* eval, predict: the graph has no backward pass */
+    bool quiet;              /* a plan of a run that says the same itself */
 
     tri_shape unordered;       /* image that the model flattens in no stated order; ndim 0: there is none */
     tri_pretrained *source;    /* rank 0, while the job is built: what model.from names; else NULL */

@@ -6,6 +6,7 @@
  */
 #include "train/core/layout.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +17,7 @@
 #include "kernel/kernel.h"
 #include "parallel/compress.h"
 #include "train/core/build.h"
+#include "train/core/card.h"
 #include "train/core/job.h"
 
 static const char *origin_of(const tri_config *config, const char *field)
@@ -50,18 +52,19 @@ static tri_status setup_fill(const tri_layout_setup *given, const tri_dataset *d
 {
     const tri_config *config = given->config;
     tri_sampler sampler = {.batch = config->train.batch, .shards = config->train.shards, .count = dataset->info.count};
-    *setup = (tri_plan_setup){.model = config->model,
-                              .given = given->given,
-                              .sample = dataset->info.sample,
-                              .classes = dataset->info.classes,
-                              .kernels = tri_kernels_of_host(&config->train),
-                              .precision = tri_precision_dtype(config->train.precision),
-                              .tensor_parts = (int)config->parallel.tensor_parts,
-                              .sequence = config->parallel.sequence,
-                              .cut_measured = config->parallel.cut == TRI_CUT_MEASURED,
-                              .optim = &config->optim,
-                              .progress = given->progress,
-                              .progress_arg = given->progress_arg};
+    *setup = (tri_plan_setup){
+        .model = config->model,
+        .given = given->given,
+        .sample = dataset->info.sample,
+        .classes = dataset->info.classes,
+        .kernels = tri_device_is_card(config->train.device) ? "cuda" : tri_kernels_of_host(&config->train),
+        .precision = tri_precision_dtype(config->train.precision),
+        .tensor_parts = (int)config->parallel.tensor_parts,
+        .sequence = config->parallel.sequence,
+        .cut_measured = config->parallel.cut == TRI_CUT_MEASURED,
+        .optim = &config->optim,
+        .progress = given->progress,
+        .progress_arg = given->progress_arg};
     setup->job =
         (tri_plan_job){.batch = config->train.batch,
                        .shards = config->train.shards,
@@ -76,10 +79,52 @@ static tri_status setup_fill(const tri_layout_setup *given, const tri_dataset *d
     return TRI_OK;
 }
 
+#define CARD_RATE 0.25 /* of a card's data sheet that our kernels may reach; of nothing measured */
+
+/* Nothing runs on it: what kernels take there follows from their operations. */
+static tri_status card_find(const tri_layout_setup *given, tri_plan_card *card)
+{
+    tri_device *device;
+    tri_device_rates rates;
+    tri_card_crew crew;
+    const bool half = tri_precision_dtype(given->config->train.precision) != TRI_F32;
+    TRI_TRY_IN(tri_device_open(given->config->train.device, &device), "train.device");
+    tri_status status = device->ops->rates(device, &rates);
+    if (status == TRI_OK)
+        status = tri_card_meet(given->comm, device, &crew);
+    tri_device_close(device);
+    TRI_TRY(status);
+    *card = (tri_plan_card){.flops = CARD_RATE * (half ? rates.half_flops : rates.flops),
+                            .memory_rate = rates.memory,
+                            .memory_nbytes = crew.free_nbytes / crew.ranks,
+                            .workers = crew.ranks};
+    return TRI_OK;
+}
+
+/* A described cluster's memory and speed are those of cards then, and no card is needed here. */
+static tri_status cards_check(tri_plan_cluster *cluster)
+{
+    cluster->cards = true;
+    cluster->copy_rate = TRI_PLAN_COPY_RATE;
+    cluster->host_nbytes = INFINITY;
+    for (int h = 0; h < cluster->kind_count; h++)
+        if (cluster->hosts[h].gflops == 0)
+            return tri_fail(TRI_ECONFIG,
+                            "train.device cuda: a card is not measured: want 'gflops' of each host of the cluster");
+    return TRI_OK;
+}
+
 static tri_status cluster_fill(const tri_layout_setup *given, tri_layouts *layouts)
 {
     int local = given->comm ? tri_comm_local_count(given->comm) : 1;
     int threads = tri_job_threads(given->config, local);
+    const bool cards = tri_device_is_card(given->config->train.device);
+    if (!given->described && cards) {
+        tri_plan_card card;
+        layouts->crew = tri_plan_crew_of(given->comm, threads);
+        TRI_TRY(card_find(given, &card));
+        return tri_plan_cluster_of_cards(&layouts->crew, &card, given->price, &layouts->cluster);
+    }
     if (!given->described) {
         layouts->crew = tri_plan_crew_of(given->comm, threads);
         return tri_plan_cluster_measure(&layouts->crew, &given->config->optim, given->price, &layouts->cluster);
@@ -90,6 +135,8 @@ static tri_status cluster_fill(const tri_layout_setup *given, tri_layouts *layou
     if (threads > tri_cores_online())
         threads = tri_cores_online();
     layouts->crew = tri_plan_crew_of(NULL, threads);
+    if (cards)
+        return cards_check(&layouts->cluster);
     for (int h = 0; h < layouts->cluster.kind_count; h++)
         if (layouts->cluster.hosts[h].gflops > 0)
             return TRI_OK;
@@ -102,10 +149,6 @@ tri_status tri_layouts_find(const tri_layout_setup *given, tri_layouts *layouts)
     tri_dataset *dataset = NULL;
     *layouts = (tri_layouts){0};
     tri_plan_wish wish = wish_of(given->config);
-    if (tri_device_is_card(given->config->train.device))
-        return tri_fail(TRI_EUNSUPPORTED,
-                        "trireme plan and parallel.layout auto measure the CPU: want train.device=cpu, got %s",
-                        given->config->train.device);
     if (given->config->parallel.sync == TRI_SYNC_PS)
         return tri_fail(TRI_ECONFIG, "parallel.sync ps: layouts are planned for ranks without parameter servers: want "
                                      "another strategy, or with servers parallel.layout given");

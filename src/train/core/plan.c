@@ -53,64 +53,123 @@ static tri_status snapshot_plan(const tri_job *job, size_t outer, size_t *nbytes
     return TRI_OK;
 }
 
-static tri_status plan_rank(tri_job *job, tri_job_memory *memory, const char *prefix, tri_string *notes)
+/* Bytes of the host that a guard keeps to roll back to. */
+static size_t copies_nbytes(const tri_job *job)
 {
-    tri_dataset *dataset = NULL;
-    job->threads = tri_job_threads(&job->config, job->world);
-    tri_job_split_shards(job);
-    TRI_TRY(tri_job_open_train_data(job, NULL, &dataset));
-    tri_status status = tri_job_build_model(job, NULL, &dataset->info);
-    tri_dataset_close(dataset);
-    TRI_TRY(status);
-    TRI_TRY(tri_job_open_optim(job));
+    const size_t weights = (size_t)tri_params_held(job->params) * sizeof(float);
+    return tri_guard_copies(&job->config) ? weights + tri_optim_nbytes(job->optim) : 0;
+}
+
+/* Of a card: what was allocated there so far is the store and the graph, with samples and sums. The host keeps what the
+ * strategy works on, and has copies of weights and state while a checkpoint is written. */
+static void card_memory(const tri_job *job, const tri_sync_bytes *bytes, size_t live, tri_job_memory *memory)
+{
+    const size_t weights = (size_t)tri_params_held(job->params) * sizeof(float), state = tri_optim_nbytes(job->optim);
+    memory->optimizer = state;
+    memory->host += bytes->host + bytes->outer + copies_nbytes(job);
+    if (memory->snapshot > 0)
+        memory->host += weights + state;
+    memory->gradients += (size_t)job->params->block_count * sizeof(double);
+    if (job->graph)
+        memory->activations = live - weights;
+}
+
+static tri_status rank_memory(tri_job *job, size_t live, tri_job_memory *memory)
+{
     tri_sync_setup setup = tri_job_sync_setup(job);
     tri_sync_bytes bytes;
     tri_sync_place place = {job->mesh.data_rank, job->mesh.data, job->mesh.zero};
     TRI_TRY(tri_sync_memory(&setup, place, &bytes));
     tri_accumulation_plan(job);
     size_t level = ((size_t)tri_params_grad_count(job->params) + TRI_PARAMS_TAIL) * sizeof(float);
+    *memory = job->stage_memory;
     memory->weights = bytes.weights;
-    memory->gradients = bytes.gradients + (size_t)job->accumulation.levels * level + job->stage_memory.gradients;
+    memory->gradients += bytes.gradients + (size_t)job->accumulation.levels * level;
     memory->optimizer = tri_optim_nbytes(job->optim) + bytes.outer;
-    if (tri_guard_copies(&job->config)) {
+    TRI_TRY(snapshot_plan(job, bytes.outer, &memory->snapshot));
+    if (job->graph)
+        tri_graph_memory(job->graph, &memory->activations, &memory->activations_apart);
+    if (memory->card)
+        card_memory(job, &bytes, live, memory);
+    else if (tri_guard_copies(&job->config)) {
         memory->weights += (size_t)tri_params_held(job->params) * sizeof(float);
         memory->optimizer += tri_optim_nbytes(job->optim);
     }
-    memory->activations = job->stage_memory.activations;
-    memory->activations_apart = job->stage_memory.activations_apart;
-    if (job->graph)
-        tri_graph_memory(job->graph, &memory->activations, &memory->activations_apart);
-    TRI_TRY(snapshot_plan(job, bytes.outer, &memory->snapshot));
-    return notes ? describe_optimizer(job, prefix, notes) : TRI_OK;
+    return TRI_OK;
 }
 
-static tri_status stage_describe(const tri_config *config, int ranks, int stage, tri_job_memory *memory,
-                                 const char *prefix, tri_string *notes)
+typedef struct plan_of {
+    const tri_config *config; /* borrowed */
+    int ranks;
+    int rank, stage; /* rank -1: the one of the stage that holds most */
+    const tri_model *given;
+    const tri_dataset_info *info; /* of the training data; NULL: they are opened for it */
+    int threads;                  /* 0: as many as the ranks get on one host */
+} plan_of;
+
+static tri_status plan_rank(tri_job *job, const plan_of *of, tri_job_memory *memory)
+{
+    tri_dataset *dataset = NULL;
+    tri_job_split_shards(job);
+    if (of->info)
+        job->sampler.count = of->info->count;
+    else
+        TRI_TRY(tri_job_open_train_data(job, NULL, &dataset));
+    job->stage_memory.card = tri_device_has_memory(job->device);
+    tri_status status = tri_job_build_model(job, of->given, of->info ? of->info : &dataset->info);
+    tri_dataset_close(dataset);
+    TRI_TRY(status);
+    const size_t live = job->stage_memory.card ? tri_device_live(job->device) : 0;
+    TRI_TRY(tri_job_open_optim(job));
+    return rank_memory(job, live, memory);
+}
+
+static tri_status plan_job(tri_job *job, const plan_of *of, tri_job_memory *memory)
+{
+    TRI_TRY(tri_features_create(job));
+    TRI_TRY(tri_device_plan(of->config->train.device, &job->device));
+    TRI_TRY(tri_mesh_shape(&of->config->parallel, of->ranks, &job->mesh));
+    job->rank =
+        of->rank >= 0 ? of->rank : tri_mesh_rank(&job->mesh, largest_rank(of->config, job->mesh.data), 0, of->stage);
+    tri_mesh_place(&job->mesh, job->rank);
+    job->threads = of->threads > 0 ? of->threads : tri_job_threads(&job->config, job->world);
+    return plan_rank(job, of, memory);
+}
+
+static tri_status stage_describe(const plan_of *of, tri_job_memory *memory, const char *prefix, tri_string *notes)
 {
     *memory = (tri_job_memory){0};
     tri_job *job = tri_alloc_zero(1, sizeof(*job));
     if (!job)
         return TRI_ENOMEM;
-    job->config = *config; /* borrowed */
-    job->world = ranks;
-    tri_status status = tri_features_create(job);
-    if (status == TRI_OK)
-        status = tri_device_open(config->train.device, &job->device);
-    if (status == TRI_OK)
-        status = tri_mesh_shape(&config->parallel, ranks, &job->mesh);
-    if (status == TRI_OK) {
-        job->rank = tri_mesh_rank(&job->mesh, largest_rank(config, job->mesh.data), 0, stage);
-        tri_mesh_place(&job->mesh, job->rank);
-        status = plan_rank(job, memory, prefix, notes);
-    }
+    job->config = *of->config; /* borrowed */
+    job->world = of->ranks;
+    job->quiet = of->info != NULL;
+    if (job->quiet) /* sections are measured by the run itself */
+        job->config.parallel.cut = TRI_CUT_FLOPS;
+    tri_status status = plan_job(job, of, memory);
+    if (status == TRI_OK && notes)
+        status = describe_optimizer(job, prefix, notes);
     job->config = (tri_config){0};
     tri_job_close(job);
     return status;
 }
 
+tri_status tri_job_own_plan(const tri_job *job, const tri_model *given, const tri_dataset_info *info,
+                            tri_job_memory *memory)
+{
+    const plan_of of = {.config = &job->config,
+                        .ranks = tri_job_count(job),
+                        .rank = tri_job_number(job),
+                        .given = given,
+                        .info = info,
+                        .threads = job->threads};
+    return stage_describe(&of, memory, "", NULL);
+}
+
 tri_status tri_job_stage_plan(const tri_config *config, int ranks, int stage, tri_job_memory *memory)
 {
-    return stage_describe(config, ranks, stage, memory, "", NULL);
+    return stage_describe(&(plan_of){.config = config, .ranks = ranks, .rank = -1, .stage = stage}, memory, "", NULL);
 }
 
 tri_status tri_job_memory_plan(const tri_config *config, int ranks, tri_job_memory *memory)
@@ -118,9 +177,15 @@ tri_status tri_job_memory_plan(const tri_config *config, int ranks, tri_job_memo
     return tri_job_describe(config, ranks, memory, "", NULL);
 }
 
-static size_t all_of(const tri_job_memory *memory)
+size_t tri_job_memory_nbytes(const tri_job_memory *memory)
 {
-    return memory->weights + memory->gradients + memory->optimizer + memory->activations + memory->snapshot;
+    return memory->weights + memory->gradients + memory->optimizer + memory->activations +
+           (memory->card ? 0 : memory->snapshot);
+}
+
+size_t tri_job_memory_host(const tri_job_memory *memory)
+{
+    return memory->card ? memory->host + memory->snapshot : tri_job_memory_nbytes(memory);
 }
 
 tri_status tri_job_describe(const tri_config *config, int ranks, tri_job_memory *memory, const char *prefix,
@@ -128,11 +193,11 @@ tri_status tri_job_describe(const tri_config *config, int ranks, tri_job_memory 
 {
     tri_mesh mesh;
     TRI_TRY(tri_mesh_shape(&config->parallel, ranks, &mesh));
-    TRI_TRY(stage_describe(config, ranks, 0, memory, prefix, notes));
+    TRI_TRY(stage_describe(&(plan_of){.config = config, .ranks = ranks, .rank = -1}, memory, prefix, notes));
     for (int stage = 1; stage < mesh.pipeline; stage++) {
         tri_job_memory other;
         TRI_TRY(tri_job_stage_plan(config, ranks, stage, &other));
-        if (all_of(&other) > all_of(memory))
+        if (tri_job_memory_nbytes(&other) > tri_job_memory_nbytes(memory))
             *memory = other;
     }
     return TRI_OK;

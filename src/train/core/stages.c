@@ -117,13 +117,16 @@ static tri_status chunk_memory(const tri_job *job, const tri_model *model, tri_g
                                const tri_pipe_schedule schedules[2], tri_job_memory *memory)
 {
     tri_graph *graph;
-    size_t planned, apart, crossing;
+    size_t planned, apart, crossing, before = memory->card ? tri_device_live(job->device) : 0;
     config.first_node = job->stages.first_node[chunk];
     config.end_node = job->stages.first_node[chunk + 1];
     config.slots = schedules[1].slots[chunk];
     TRI_TRY(tri_graph_compile(model, job->params, &config, &graph));
     tri_graph_memory(graph, &planned, &apart);
+    if (memory->card) /* with samples and sums */
+        planned = tri_device_live(job->device) - before;
     crossing = tri_pipeline_crossing_nbytes(graph, &schedules[1], &schedules[0], chunk, config.shards);
+    memory->host += memory->card ? crossing : 0;
     memory->activations += planned + crossing;
     memory->activations_apart += apart + crossing;
     tri_graph_destroy(graph);
