@@ -399,6 +399,9 @@ int cmd_doctor(int argc, char **argv)
         puts("\nchecks of a machine:");
         for (const tri_machine_check *check = tri_machine_checks; check->name; check++)
             printf("  %-20s %s\n", check->name, check->looks_at);
+        puts("\nchecks of its NVIDIA cards, if it has any:");
+        for (const tri_machine_check *check = tri_card_checks; check->name; check++)
+            printf("  %-20s %s\n", check->name, check->looks_at);
         puts("\nchecks between ranks:");
         for (const tri_job_check *check = tri_job_checks; check->name; check++)
             printf("  %-20s %s\n", check->name, check->looks_at);

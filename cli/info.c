@@ -3,6 +3,7 @@
  * info.c: `trireme info`: what this build has, what this machine offers, which environment variables are read; with a
  * path: what lies there.
  */
+#include <math.h>
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
@@ -15,6 +16,7 @@
 #include "device/cuda/cublaslt.h"
 #include "device/cuda/cuda.h"
 #include "device/cuda/nccl.h"
+#include "device/cuda/nvml.h"
 #include "kernel/kernel.h"
 #include "net/transport.h"
 
@@ -107,16 +109,34 @@ static void print_nccl(void)
         printf("gpu sums    by the host: %s\n", tri_last_error());
 }
 
+/* What NVML knows of a card; nothing without it. */
+static void print_state(const tri_cuda_card *card)
+{
+    tri_card_health health;
+    if (tri_nvml_card_find(card->place, &health) != TRI_OK)
+        return;
+    const tri_card_figures *now = &health.figures;
+    const char *slow = tri_card_slow_reason(health.slow_reasons);
+    printf("            at %s: %.1f GiB taken, %.0f %% busy, %.0f W, %.0f degrees, %.0f MHz", card->place,
+           now->memory_used_bytes / (1 << 30), 100 * now->utilization_ratio, now->power_watts, now->temperature_celsius,
+           now->sm_clock_hertz / 1e6);
+    if (now->ecc_uncorrected_total > 0)
+        printf(", %.0f uncorrected memory errors", now->ecc_uncorrected_total);
+    printf(slow ? ", slowed down by %s\n" : "\n", slow);
+}
+
 static void print_cards(void)
 {
     tri_cuda_card cards[MOST_CARDS];
     int driver = 0, count = cards_find(cards, &driver);
     if (count < 0)
         printf("gpus        none: %s\n", tri_last_error());
-    for (int i = 0; i < count; i++)
+    for (int i = 0; i < count; i++) {
         printf("%s cuda:%d %s, compute capability %d.%d, %d SMs, %.1f GiB\n", i == 0 ? "gpus       " : "           ", i,
                cards[i].name, cards[i].capability / 10, cards[i].capability % 10, cards[i].sms,
                (double)cards[i].memory_nbytes / (1 << 30));
+        print_state(&cards[i]);
+    }
     if (count >= 0)
         printf("gpu driver  for CUDA %d.%d; this build has %s\n", driver / 1000, driver % 1000 / 10,
                tri_cuda_image ? "kernels, which no card has run yet" : "no kernels");
@@ -124,6 +144,20 @@ static void print_cards(void)
         print_library();
         print_nccl();
     }
+}
+
+static void json_state(tri_json *json, const tri_cuda_card *card)
+{
+    tri_card_health health;
+    tri_json_text(json, "place", card->place);
+    if (tri_nvml_card_find(card->place, &health) != TRI_OK)
+        return;
+    tri_json_text(json, "driver", health.driver);
+#define STATE_WRITE(name, type, help)                                                                                  \
+    if (!isnan(health.figures.name))                                                                                   \
+        tri_json_real(json, #name, health.figures.name);
+    TRI_CARD_LIST(STATE_WRITE)
+#undef STATE_WRITE
 }
 
 static tri_status print_cards_json(tri_json *json)
@@ -147,6 +181,7 @@ static tri_status print_cards_json(tri_json *json)
         tri_json_int(&card, "compute_capability", cards[i].capability);
         tri_json_int(&card, "sms", cards[i].sms);
         tri_json_int(&card, "memory_bytes", (int64_t)cards[i].memory_nbytes);
+        json_state(&card, &cards[i]);
         TRI_TRY(tri_json_end(&card));
     }
     return tri_json_end(&list);

@@ -46,7 +46,7 @@ function(tri_test_flags target)
   if("data" IN_LIST folders OR "checkpoint" IN_LIST folders) # they open URLs
     list(APPEND folders storage)
   endif()
-  if("kernel" IN_LIST folders) # rows of GPUs copy
+  if("kernel" IN_LIST folders OR "monitor" IN_LIST folders OR "doctor" IN_LIST folders) # GPUs: rows copy, others tell of them
     list(APPEND folders device)
   endif()
   list(REMOVE_DUPLICATES folders)

@@ -308,6 +308,15 @@ static void rank_tell(const tri_page_rank *rank, tri_json *list)
     LAST(generation)
     LAST(memory_bytes)
 #undef LAST
+    if (rank->has_card) {
+        tri_json card = tri_json_object_in(&one, "gpu");
+#define CARD(name)                                                                                                     \
+    if (!isnan(rank->card.name))                                                                                       \
+        tri_json_real(&card, #name, rank->card.name);
+        TRI_PAGE_CARD_COLUMNS(CARD)
+#undef CARD
+        (void)tri_json_end(&card);
+    }
     if (phases_of(rank->history, from, rows, phases, &step_s)) {
         int p = 0;
         tri_json step = tri_json_object_in(&one, "step_s");

@@ -26,6 +26,12 @@
 #define TRI_PAGE_RANK_COLUMNS(X)                                                                                       \
     X(step) X(generation) X(steps) TRI_PHASE_LIST(X) X(memory_bytes) X(sent_bytes) X(received_bytes)
 
+/* What NVML says of its card, as in ranks/rank-N.jsonl behind "gpu_". */
+#define TRI_PAGE_CARD_COLUMNS(X)                                                                                       \
+    X(utilization_ratio)                                                                                               \
+    X(memory_used_bytes)                                                                                               \
+    X(power_watts) X(sm_clock_hertz) X(throttled) X(ecc_uncorrected_total) X(xid_errors_total) X(last_xid)
+
 typedef enum tri_page_rank_column {
 #define TRI_PAGE_ENUM(name) TRI_PAGE_RANK_##name,
     TRI_PAGE_RANK_COLUMNS(TRI_PAGE_ENUM) TRI_PAGE_RANK_COUNT
@@ -38,6 +44,12 @@ typedef struct tri_page_rank {
     tri_history *history; /* over the time, seconds since 1970 */
     tri_vector sent_to;   /* double, by rank: bytes in its present generation */
     tri_served served;    /* seconds 0: it is no parameter server; else the newest */
+    bool has_card;
+#define TRI_PAGE_FIELD(name) double name;
+    struct {
+        TRI_PAGE_CARD_COLUMNS(TRI_PAGE_FIELD)
+    } card; /* the newest; NaN: not known */
+#undef TRI_PAGE_FIELD
 } tri_page_rank;
 
 typedef struct tri_page_event {

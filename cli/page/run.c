@@ -120,6 +120,11 @@ static void rank_line_seen(void *arg, const tri_metrics_line *line)
         TRI_PAGE_RANK_COLUMNS(VALUE)
 #undef VALUE
     };
+#define READ(name)                                                                                                     \
+    at->rank->card.name = tri_metrics_line_real(line, "gpu_" #name);                                                   \
+    at->rank->has_card = at->rank->has_card || !isnan(at->rank->card.name);
+    TRI_PAGE_CARD_COLUMNS(READ)
+#undef READ
     at->rank->world = world >= 0 && world <= TRI_RANK_LOG_RANKS ? (int)world : 0;
     (void)tri_history_add(at->rank->history, time, values);
     at->rank->sent_to.count = 0;

@@ -108,6 +108,11 @@ static const char *role_of(const tri_top_row *row)
     return row->split->served.seconds > 0 ? "server" : "worker";
 }
 
+/* Columns that are not always there. */
+typedef struct table_shape {
+    bool wide, cards;
+} table_shape;
+
 /* Parts of its steps beside that in which it waits, where there is room. */
 static tri_status parts_draw(const tri_top_row *row, tri_string *out)
 {
@@ -122,7 +127,21 @@ static tri_status parts_draw(const tri_top_row *row, tri_string *out)
     return TRI_OK;
 }
 
-static tri_status row_draw(const tri_top_row *row, bool chosen, bool wide, double now_s, tri_string *out)
+static tri_status card_draw(const tri_top_row *row, tri_string *out)
+{
+    static const tri_card_figures nothing;
+    const bool known = row->split && row->split->has_card;
+    const tri_card_figures *card = known ? &row->split->card : &nothing;
+    const double none = (double)NAN;
+    TRI_TRY(cell_draw("%.0f", 6, known ? 100 * card->utilization_ratio : none, out));
+    TRI_TRY(cell_draw("%.0f MiB", 10, known ? card->memory_used_bytes / (1 << 20) : none, out));
+    TRI_TRY(cell_draw("%.0f", 5, known ? card->power_watts : none, out));
+    TRI_TRY(
+        cell_draw(known && card->throttled > 0 ? "%.0f!" : "%.0f", 6, known ? card->sm_clock_hertz / 1e6 : none, out));
+    return cell_draw("%.0f", 4, known ? card->ecc_uncorrected_total : none, out);
+}
+
+static tri_status row_draw(const tri_top_row *row, bool chosen, table_shape shape, double now_s, tri_string *out)
 {
     const tri_top_split *split = row->split;
     const double none = (double)NAN;
@@ -134,9 +153,11 @@ static tri_status row_draw(const tri_top_row *row, bool chosen, bool wide, doubl
     TRI_TRY(
         cell_draw("%.3f", 9, split && !serves ? 1e3 * tri_top_phases(&split->sum) / (double)split->steps : none, out));
     TRI_TRY(cell_draw("%.0f", 6, 100 * row->wait, out));
-    if (wide)
+    if (shape.wide)
         TRI_TRY(parts_draw(row, out));
     TRI_TRY(cell_draw("%.0f MiB", 10, row->memory / (1 << 20), out));
+    if (shape.cards)
+        TRI_TRY(card_draw(row, out));
     TRI_TRY(cell_draw("%.0f", 6, row->process ? 100 * row->process->cpu : none, out));
     TRI_TRY(cell_draw("%.0f", 6, now_s > time ? now_s - time : isnan(time) ? none : 0, out));
     return tri_string_appendf(out, "%s\n", chosen ? PLAIN : "");
@@ -166,9 +187,20 @@ static tri_status foot_draw(const tri_top_view *view, size_t shown, size_t count
     return view->keys ? tri_string_append(out, "; h: keys, q: quit\n") : tri_string_append(out, "\n");
 }
 
+static bool has_cards(const tri_vector *rows)
+{
+    for (size_t i = 0; i < rows->count; i++) {
+        const tri_top_row *row = tri_vector_at(rows, i);
+        if (row->split && row->split->has_card)
+            return true;
+    }
+    return false;
+}
+
 static tri_status table_draw(const tri_top_view *view, const tri_vector *rows, size_t page, bool wide, double now_s,
                              tri_string *out)
 {
+    const table_shape shape = {wide, has_cards(rows)};
     size_t shown = 0;
     TRI_TRY(tri_string_append(out, "\n rank  role    state         step   step ms wait %"));
 #define NAME_DRAW(name)                                                                                                \
@@ -176,10 +208,13 @@ static tri_status table_draw(const tri_top_view *view, const tri_vector *rows, s
         TRI_TRY(tri_string_append(out, " " #name));
     TRI_PHASE_LIST(NAME_DRAW)
 #undef NAME_DRAW
-    TRI_TRY(tri_string_append(out, "     memory  cpu %  s ago\n"));
+    TRI_TRY(tri_string_append(out, "     memory"));
+    if (shape.cards)
+        TRI_TRY(tri_string_append(out, "  gpu %    gpu mem     W    MHz  ecc"));
+    TRI_TRY(tri_string_append(out, "  cpu %  s ago\n"));
     for (; shown < page && view->first + shown < rows->count; shown++) {
         const tri_top_row *row = tri_vector_at(rows, view->first + shown);
-        TRI_TRY(row_draw(row, tri_top_view_is_chosen(view, row), wide, now_s, out));
+        TRI_TRY(row_draw(row, tri_top_view_is_chosen(view, row), shape, now_s, out));
     }
     return foot_draw(view, shown, rows->count, out);
 }

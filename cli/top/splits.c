@@ -2,6 +2,7 @@
  *
  * splits.c: where the time of each rank went, and what servers took and gave, by RUN/ranks: also of other hosts.
  */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -44,6 +45,12 @@ static void line_seen(void *arg, const tri_metrics_line *line)
     TRI_PHASE_LIST(PHASE_READ)
 #undef PHASE_READ
     split->memory = tri_metrics_line_real(line, "memory_bytes");
+    split->has_card = false;
+#define CARD_READ(name, type, help)                                                                                    \
+    split->card.name = tri_metrics_line_real(line, "gpu_" #name);                                                      \
+    split->has_card = split->has_card || !isnan(split->card.name);
+    TRI_CARD_LIST(CARD_READ)
+#undef CARD_READ
 }
 
 static int rank_order(const void *a, const void *b)

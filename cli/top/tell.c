@@ -3,6 +3,8 @@
  * tell.c: what `trireme top` says where nobody looks at a screen: one line, or one object.
  */
 
+#include <math.h>
+
 #include "base/json.h"
 #include "cli/top/top.h"
 #include "monitor/slow.h"
@@ -109,6 +111,13 @@ static void splits_fields(const tri_top *top, tri_json *json)
         TRI_PHASE_LIST(PHASE_WRITE)
 #undef PHASE_WRITE
         tri_json_real(&one, "memory_bytes", split->memory);
+#define CARD_WRITE(name, type, help)                                                                                   \
+    if (!isnan(split->card.name))                                                                                      \
+        tri_json_real(&one, "gpu_" #name, split->card.name);
+        if (split->has_card) {
+            TRI_CARD_LIST(CARD_WRITE)
+        }
+#undef CARD_WRITE
         (void)tri_json_end(&one);
     }
     (void)tri_json_end(&list);

@@ -6,6 +6,7 @@
 #define TRI_CLI_TOP_H
 
 #include "base/json.h"
+#include "device/cuda/nvml.h"
 #include "monitor/metrics.h"
 #include "monitor/rank_log.h"
 #include "monitor/spark.h"
@@ -31,7 +32,9 @@ typedef struct tri_top_split {
     double generation;   /* 0: ranks do not come and go */
     tri_step_record sum; /* phases, of these steps */
     double memory;
-    tri_served served; /* seconds 0: it is no server */
+    bool has_card;
+    tri_card_figures card; /* of the card that it computes on */
+    tri_served served;     /* seconds 0: it is no server */
 } tri_top_split;
 
 typedef struct tri_top {

@@ -162,8 +162,21 @@ function serverRow(run, server) {
   return [rank, state, '', '', rates ? make('span', {class: 'wraps'}, rates) : '', '-', bytesText((process || said).memory_bytes), process && process.cpu !== null ? process.cpu : '-', ''];
 }
 
+// What NVML says of the card that a rank computes on.
+function cardText(gpu) {
+  if (!gpu) return '-';
+  const words = [];
+  if (gpu.utilization_ratio !== undefined) words.push(`${Math.round(100 * gpu.utilization_ratio)} % busy`);
+  if (gpu.memory_used_bytes !== undefined) words.push(bytesText(gpu.memory_used_bytes));
+  if (gpu.power_watts !== undefined) words.push(`${Math.round(gpu.power_watts)} W`);
+  if (gpu.sm_clock_hertz !== undefined) words.push(`${Math.round(gpu.sm_clock_hertz / 1e6)} MHz${gpu.throttled ? ', slowed down' : ''}`);
+  if (gpu.ecc_uncorrected_total) words.push(`${gpu.ecc_uncorrected_total} memory errors`);
+  if (gpu.xid_errors_total) words.push(`Xid ${gpu.last_xid}`);
+  return make('span', {class: gpu.throttled || gpu.ecc_uncorrected_total || gpu.xid_errors_total ? 'warn wraps' : 'wraps'}, words.join(', '));
+}
+
 function ranksDraw(run) {
-  const ranks = run.ranks, newest = newestOf(run), slow = slowOf(present(run)), counts = {};
+  const ranks = run.ranks, newest = newestOf(run), slow = slowOf(present(run)), counts = {}, cards = ranks.some(rank => rank.gpu);
   const servers = serversOf(run);
   byId('ranks').hidden = ranks.length + servers.length === 0;
   const rows = ranks.map(rank => {
@@ -174,9 +187,9 @@ function ranksDraw(run) {
     return [rank.rank, make('span', {class: now === 'training' || now === 'ended' ? 'good' : 'warn'}, now), rank.step + 1, 1e3 * all,
       rank.step_s ? barOf(rank.step_s) : '', all ? `${Math.round(100 * rank.step_s.comm / all)} %` : '-',
       bytesText(process ? process.memory_bytes : rank.memory_bytes), process && process.cpu !== null ? process.cpu : '-',
-      slow && slow.rank === rank.rank ? make('span', {class: 'warn wraps'}, slow.text + whyOf(run, rank)) : ''];
+      slow && slow.rank === rank.rank ? make('span', {class: 'warn wraps'}, slow.text + whyOf(run, rank)) : '', ...(cards ? [cardText(rank.gpu)] : [])];
   });
-  rows.push(...servers.map(server => serverRow(run, server)));
+  rows.push(...servers.map(server => [...serverRow(run, server), ...(cards ? [''] : [])]));
   if (servers.length > 0) counts[servers.length > 1 ? 'servers' : 'server'] = servers.length;
   byId('states').replaceChildren(Object.entries(counts).map(([name, count]) => `${count} ${name}`).join(', ') +
     (newest > 0 ? `; generation ${newest}` : '') + '. Colors: ', ...PHASES.map((phase, i) => {
@@ -185,7 +198,7 @@ function ranksDraw(run) {
     return chip;
   }));
   byId('ranks').querySelector('.wide').replaceChildren(
-    table(['rank', 'state', 'step', 'ms a step', 'where it goes', 'waits', 'memory', 'cores', 'straggler'], rows));
+    table(['rank', 'state', 'step', 'ms a step', 'where it goes', 'waits', 'memory', 'cores', 'straggler', ...(cards ? ['card'] : [])], rows));
   const wanted = ['each', ...ranks.map(rank => String(rank.rank))], select = byId('whose');
   if (select.options.length !== wanted.length)
     select.replaceChildren(...wanted.map(value => make('option', {value, ...(value === state.whose ? {selected: ''} : {})},

@@ -13,12 +13,24 @@
 #define FIRST ((uintptr_t)1 << 20)
 #define ALIGN ((uintptr_t)256)
 
+typedef struct planned_state {
+    tri_gpu_queue queue; /* first: device/launch.h */
+    uintptr_t next;      /* address */
+} planned_state;
+
+static tri_status planned_launch(void *arg, const tri_gpu_launch *launch)
+{
+    (void)arg;
+    return tri_fail(TRI_EINTERNAL, "%s: launched on a card that is not there", launch->symbol);
+}
+
 static tri_status planned_open(tri_device *device)
 {
-    uintptr_t *next = device->state = tri_alloc(sizeof(*next));
-    if (!next)
+    planned_state *s = device->state = tri_alloc_zero(1, sizeof(*s));
+    if (!s)
         return TRI_ENOMEM;
-    *next = FIRST;
+    s->queue = (tri_gpu_queue){.launch = planned_launch, .arg = s};
+    s->next = FIRST;
     return TRI_OK;
 }
 
@@ -29,12 +41,13 @@ static void planned_close(tri_device *device)
 
 static void *planned_alloc(const tri_device *device, size_t nbytes)
 {
-    uintptr_t *next = device->state, at = *next;
+    planned_state *s = device->state;
+    const uintptr_t at = s->next;
     if (nbytes > UINTPTR_MAX / 2 - at) {
         (void)tri_fail(TRI_ENOMEM, "%s: cannot allocate %zu bytes: more than any card has", device->ops->name, nbytes);
         return NULL;
     }
-    *next = at + nbytes + ALIGN - nbytes % ALIGN;
+    s->next = at + nbytes + ALIGN - nbytes % ALIGN;
     return (void *)at;
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * checks.h: the rows of tri_machine_checks.
+ * checks.h: the rows of tri_machine_checks and tri_card_checks.
  */
 #ifndef TRI_DOCTOR_CHECKS_H
 #define TRI_DOCTOR_CHECKS_H
@@ -44,5 +44,13 @@ void tri_check_caches(const tri_machine *machine, tri_finding *finding);
 void tri_check_instructions(const tri_machine *machine, tri_finding *finding);
 void tri_check_governor(const tri_machine *machine, tri_finding *finding);
 void tri_check_load(const tri_machine *machine, tri_finding *finding);
+
+/* Fills machine->cards; without NVML nothing is there. */
+tri_status tri_machine_cards_read(tri_machine *machine);
+void tri_check_card_driver(const tri_machine *machine, tri_finding *finding);
+void tri_check_card_errors(const tri_machine *machine, tri_finding *finding);
+void tri_check_card_clocks(const tri_machine *machine, tri_finding *finding);
+void tri_check_card_users(const tri_machine *machine, tri_finding *finding);
+void tri_check_card_persistence(const tri_machine *machine, tri_finding *finding);
 
 #endif

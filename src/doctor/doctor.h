@@ -10,6 +10,7 @@
 #define TRI_DOCTOR_DOCTOR_H
 
 #include "comm/comm.h"
+#include "device/cuda/nvml.h"
 #include "net/host.h"
 #include "net/probe.h"
 
@@ -56,7 +57,9 @@ typedef struct tri_machine {
     bool is_rank;        /* this process is one of them, and its cores may be its own */
     const char *kernels; /* tri_kernel_arithmetic() */
     tri_probe probe;
-    tri_vector interfaces; /* tri_interface */
+    tri_vector interfaces;   /* tri_interface */
+    tri_vector cards;        /* tri_card_health, as NVML knows them */
+    char cards_refused[200]; /* why no run can use them; "": one can */
 } tri_machine;
 
 typedef struct tri_machine_check {
@@ -64,11 +67,12 @@ typedef struct tri_machine_check {
     void (*look)(const tri_machine *machine, tri_finding *finding);
 } tri_machine_check;
 extern const tri_machine_check tri_machine_checks[]; /* name NULL at the end */
+extern const tri_machine_check tri_card_checks[];    /* the same, of a machine that has NVIDIA cards */
 
 /* Tries and reads what the checks need besides files. ranks, world: as above. */
 tri_status tri_machine_open(int ranks, int world, bool many_hosts, tri_machine *machine);
 void tri_machine_close(tri_machine *machine);
-/* One finding a check, in order. */
+/* One finding a check, in order; cards without any have none. */
 tri_status tri_machine_look(const tri_machine *machine, tri_vector *findings);
 
 /* --- a job --- */

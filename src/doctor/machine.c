@@ -39,6 +39,15 @@ const tri_machine_check tri_machine_checks[] = {
     {NULL, NULL, NULL},
 };
 
+const tri_machine_check tri_card_checks[] = {
+    {"gpu driver", "whether a run can use the NVIDIA cards", tri_check_card_driver},
+    {"gpu memory errors", "ECC errors and failing rows of their memory", tri_check_card_errors},
+    {"gpu clocks", "whether heat or power slows one down", tri_check_card_clocks},
+    {"gpu users", "other processes on them", tri_check_card_users},
+    {"gpu persistence", "whether the driver stays loaded", tri_check_card_persistence},
+    {NULL, NULL, NULL},
+};
+
 tri_status tri_machine_open(int ranks, int world, bool many_hosts, tri_machine *machine)
 {
     *machine = (tri_machine){.root = "",
@@ -46,26 +55,33 @@ tri_status tri_machine_open(int ranks, int world, bool many_hosts, tri_machine *
                              .world = world,
                              .many_hosts = many_hosts,
                              .kernels = "",
-                             .interfaces = {.each = sizeof(tri_interface)}};
+                             .interfaces = {.each = sizeof(tri_interface)},
+                             .cards = {.each = sizeof(tri_card_health)}};
     tri_probe_run(&machine->probe);
     if (tri_interfaces_read(&machine->interfaces) == TRI_ENOMEM)
         return TRI_ENOMEM; /* what else fails shows as no interface */
-    return TRI_OK;
+    return tri_machine_cards_read(machine);
 }
 
 void tri_machine_close(tri_machine *machine)
 {
     tri_vector_fini(&machine->interfaces);
+    tri_vector_fini(&machine->cards);
 }
 
-tri_status tri_machine_look(const tri_machine *machine, tri_vector *findings)
+static tri_status checks_look(const tri_machine *machine, const tri_machine_check *checks, tri_vector *findings)
 {
-    for (const tri_machine_check *check = tri_machine_checks; check->name; check++) {
+    for (const tri_machine_check *check = checks; check->name; check++) {
         tri_finding *finding = tri_finding_add(findings, check->name, TRI_RESULT_OK);
-
         if (!finding)
             return TRI_ENOMEM;
         check->look(machine, finding);
     }
     return TRI_OK;
+}
+
+tri_status tri_machine_look(const tri_machine *machine, tri_vector *findings)
+{
+    TRI_TRY(checks_look(machine, tri_machine_checks, findings));
+    return machine->cards.count > 0 ? checks_look(machine, tri_card_checks, findings) : TRI_OK;
 }

@@ -14,6 +14,8 @@
 #include "base/fs.h"
 #include "base/log.h"
 #include "base/runtime.h"
+#include "device/cuda/nvml.h"
+#include "device/device.h"
 
 #define EVERY_NS       TRI_NS_PER_S
 #define RANK_NBYTES    (64u << 10) /* of one rank, at most */
@@ -37,6 +39,9 @@
     X(test_loss, "gauge", "of the latest evaluation")                                                                  \
     X(test_accuracy_ratio, "gauge", "of the latest evaluation")                                                        \
     X(memory_bytes, "gauge", "memory that this process has allocated")                                                 \
+    X(gpu_own_memory_bytes, "gauge", "memory of a card that this process has allocated")                               \
+    X(gpu_own_memory_peak_bytes, "gauge", "the most so far")                                                           \
+    X(gpu_own_memory_planned_bytes, "gauge", "what the plan of the run says of it")                                    \
     X(updated_timestamp_seconds, "gauge", "when the rank last said these figures")
 
 typedef enum figure {
@@ -53,10 +58,12 @@ static const family families[] = {
     FIGURE_LIST(FIGURE_ROW){"role", "gauge", "what the rank does: 1 for worker or server"},
     {"phase_seconds_total", "counter", "where the time of the rank's steps went"},
     {"straggler", "gauge", "1: the others wait for this rank, and why"},
+#define CARD_ROW(name, type, help) {"gpu_" #name, type, help},
+    TRI_CARD_LIST(CARD_ROW)
 #define STRAIN_ROW(name, help) {#name, "counter", help},
-    TRI_STRAIN_LIST(STRAIN_ROW)
+        TRI_STRAIN_LIST(STRAIN_ROW)
 #define COUNTER_ROW(id, name, help) {name, "counter", help},
-        TRI_COUNTER_LIST(COUNTER_ROW)};
+            TRI_COUNTER_LIST(COUNTER_ROW)};
 
 struct tri_figures {
     char path[1300];
@@ -119,6 +126,17 @@ static tri_status strain_append(const tri_figures *figures, tri_string *out)
     return TRI_OK;
 }
 
+/* Of the card that this process computes on. */
+static tri_status card_append(tri_string *out)
+{
+    tri_card_figures card;
+    if (!tri_card_figures_now(&card))
+        return TRI_OK;
+#define CARD_LINE(name, type, help) TRI_TRY(line_append(out, "gpu_" #name, "", card.name));
+    TRI_CARD_LIST(CARD_LINE)
+    return TRI_OK;
+}
+
 static tri_status lines_append(tri_figures *figures, tri_string *out)
 {
     static const char *const names[] = {
@@ -132,15 +150,28 @@ static tri_status lines_append(tri_figures *figures, tri_string *out)
         TRI_PHASE_LIST(PHASE_LINE)
     }
     TRI_TRY(strain_append(figures, out));
+    TRI_TRY(card_append(out));
     for (int c = 0; c < TRI_COUNTER_COUNT; c++)
         TRI_TRY(line_append(out, tri_counter_name((tri_counter)c), "", (double)tri_counter_now((tri_counter)c)));
     return TRI_OK;
 }
 
+static void memory_find(double *values)
+{
+    const tri_device_memory card = tri_device_memory_now();
+    values[FIGURE_memory_bytes] = (double)tri_memory_now().live_nbytes;
+    if (card.peak == 0)
+        return;
+    values[FIGURE_gpu_own_memory_bytes] = (double)card.live;
+    values[FIGURE_gpu_own_memory_peak_bytes] = (double)card.peak;
+    if (card.planned > 0)
+        values[FIGURE_gpu_own_memory_planned_bytes] = (double)card.planned;
+}
+
 static void leave(tri_figures *figures)
 {
     tri_string_clear(&figures->text);
-    figures->values[FIGURE_memory_bytes] = (double)tri_memory_now().live_nbytes;
+    memory_find(figures->values);
     figures->values[FIGURE_updated_timestamp_seconds] = (double)(tri_wall_ns() / TRI_NS_PER_MS) / 1e3;
     tri_status status = lines_append(figures, &figures->text);
     if (status == TRI_OK)

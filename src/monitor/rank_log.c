@@ -4,6 +4,7 @@
  */
 #include "monitor/rank_log.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -12,6 +13,8 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/runtime.h"
+#include "device/cuda/nvml.h"
+#include "device/device.h"
 
 #define FOLDER      "ranks"
 #define ROOM_NBYTES 16384u
@@ -76,6 +79,26 @@ tri_status tri_rank_log_visit(const char *folder, tri_status (*visit)(void *arg,
     return status;
 }
 
+/* What is known of the card that this process computes on. */
+static void card_write(tri_json *json)
+{
+    const tri_device_memory own = tri_device_memory_now();
+    tri_card_figures card;
+    if (own.peak > 0) {
+        tri_json_int(json, "gpu_own_memory_bytes", (int64_t)own.live);
+        tri_json_int(json, "gpu_own_memory_peak_bytes", (int64_t)own.peak);
+    }
+    if (own.planned > 0)
+        tri_json_int(json, "gpu_own_memory_planned_bytes", (int64_t)own.planned);
+    if (!tri_card_figures_now(&card))
+        return;
+#define CARD_WRITE(name, type, help)                                                                                   \
+    if (!isnan(card.name))                                                                                             \
+        tri_json_real(json, "gpu_" #name, card.name);
+    TRI_CARD_LIST(CARD_WRITE)
+#undef CARD_WRITE
+}
+
 static tri_status line_make(tri_rank_log *log)
 {
     const uint64_t sent = tri_counter_now(TRI_COUNT_SENT_NBYTES), received = tri_counter_now(TRI_COUNT_RECEIVED_NBYTES);
@@ -91,6 +114,7 @@ static tri_status line_make(tri_rank_log *log)
     TRI_PHASE_LIST(PHASE_WRITE)
 #undef PHASE_WRITE
     tri_json_int(&json, "memory_bytes", (int64_t)tri_memory_now().live_nbytes);
+    card_write(&json);
     tri_json_int(&json, "sent_bytes", (int64_t)(sent - log->sent));
     tri_json_int(&json, "received_bytes", (int64_t)(received - log->received));
     for (int peer = 0; log->place.sent_to && peer < log->place.world; peer++) {

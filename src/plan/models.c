@@ -18,6 +18,7 @@
 #define SECTION_S    0.15 /* of measuring a section, at least three runs */
 #define WHOLE_S      0.5  /* a run of the whole model that is longer is made of fewer shards */
 #define MEMORY_SHARE 0.5  /* of what is free, that measuring a section may take */
+#define SAMPLE_SLOTS 6    /* batches on a card: of the loaders of training and of evaluation */
 
 tri_status tri_plan_models_open(const tri_plan_setup *setup, const tri_plan_crew *crew, const tri_plan_cluster *cluster,
                                 tri_plan_models *models)
@@ -362,14 +363,14 @@ static void chunk_count(const tri_plan_models *models, const tri_model *model, i
     }
 }
 
-/* Bytes of a run's samples and targets on a card. */
+/* Bytes of a worker's batches on a card. */
 static double samples_nbytes(const tri_plan_models *models, const tri_model *model, int64_t shards)
 {
     const tri_value_spec *values = model->values.items, *of[] = {&values[model->input], &values[model->target]};
     double nbytes = 0;
     for (size_t i = 0; models->cluster->cards && i < TRI_COUNT_OF(of); i++)
         nbytes += (double)(tri_shape_count(of[i]->sample) * tri_plan_rows(&models->setup->job) * shards) *
-                  (double)tri_dtype_nbytes(of[i]->dtype);
+                  (double)tri_dtype_nbytes(of[i]->dtype) * SAMPLE_SLOTS;
     return nbytes;
 }
 
@@ -377,7 +378,8 @@ static tri_status chunk_activations(const tri_plan_models *models, const tri_mod
                                     int first_node, int end_node, tri_plan_chunk *chunk)
 {
     int64_t shards = tri_plan_run_shards(&models->setup->job, layout);
-    const double samples = samples_nbytes(models, model, shards);
+    const double samples =
+        samples_nbytes(models, model, tri_plan_shards_of(&models->setup->job, layout->data)) / layout->chunks;
     tri_graph_config config = graph_config(models, tri_plan_rows(&models->setup->job), shards);
     size_t one, two, slot;
     if (layout->pipeline > 1) {
@@ -386,7 +388,8 @@ static tri_status chunk_activations(const tri_plan_models *models, const tri_mod
         config.slots = 2;
         TRI_TRY(tri_graph_memory_find(model, &config, &two, &slot));
         chunk->activations_shared = (double)(two - 2 * slot);
-        chunk->activations_slot = (double)slot + samples;
+        chunk->activations_slot = (double)slot;
+        chunk->activations_shared += samples;
     }
     config.slots = 1;
     TRI_TRY(tri_graph_memory_find(model, &config, &one, &slot));

@@ -26,7 +26,7 @@ class Tools(unittest.TestCase):
         bundle = self.folder / "bundle"
         made = run(TOOLS / "gpu_bundle", "--build", BUILD, "--most", "256", bundle)
         self.assertEqual(made.returncode, 0, made.stdout)
-        done = run("tools/gpu_check", "--fake", "facts", "1", "gemm", "training", "nccl", "faults", folder=bundle)
+        done = run("tools/gpu_check", "--fake", "facts", "1", "gemm", "training", "nccl", "faults", folder=bundle, FAKE_NVML="ecc=2")
         self.assertEqual(done.returncode, 0, done.stdout)
         rows = [line.split(" | ") for line in (bundle / "gpu_check.md").read_text().splitlines()[4:]]
         self.assertEqual([row[1:3] for row in rows], [["facts", "passed"], ["ceilings", "passed"], ["gemm", "passed"],
@@ -40,6 +40,7 @@ class Tools(unittest.TestCase):
         self.assertIn("NCCL 2.28.9, 1 rank: the canonical order has the bits of the host's sum, any order is exact", rows[4][4])
         self.assertIn("NCCL 2.28.9, 2 ranks: the canonical order", rows[4][4])
         self.assertIn("ranks 0 and 1 are both on card GPU-face0000", rows[4][4])
+        self.assertIn("412 W, 61 degrees, 1755 MHz, 2 uncorrected memory errors; doctor: gpu memory errors: card 0: 2 uncorrected", rows[0][4])
 
     def test_a_section_that_fails_says_why_and_the_others_go_on(self):
         done = run(TOOLS / "gpu_check", "--fake", "--build", BUILD, "0", "3", folder=self.folder, FAKE_CUDA="no_card")

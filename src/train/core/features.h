@@ -30,6 +30,7 @@
     X(metrics, METRICS)         /* lines.c */                                                                          \
     X(ledger, LEDGER)           /* sample_audit.c */                                                                   \
     X(live, LIVE)               /* live.c */                                                                           \
+    X(card, CARD)               /* card.c */                                                                           \
     X(trace, TRACE)             /* trace.c */                                                                          \
     X(requests, REQUESTS)       /* control_requests.c */                                                               \
     X(watch, WATCH)             /* slow_ranks.c */                                                                     \

@@ -52,19 +52,19 @@ static tri_status setup_fill(const tri_layout_setup *given, const tri_dataset *d
 {
     const tri_config *config = given->config;
     tri_sampler sampler = {.batch = config->train.batch, .shards = config->train.shards, .count = dataset->info.count};
-    *setup = (tri_plan_setup){
-        .model = config->model,
-        .given = given->given,
-        .sample = dataset->info.sample,
-        .classes = dataset->info.classes,
-        .kernels = tri_device_is_card(config->train.device) ? "cuda" : tri_kernels_of_host(&config->train),
-        .precision = tri_precision_dtype(config->train.precision),
-        .tensor_parts = (int)config->parallel.tensor_parts,
-        .sequence = config->parallel.sequence,
-        .cut_measured = config->parallel.cut == TRI_CUT_MEASURED,
-        .optim = &config->optim,
-        .progress = given->progress,
-        .progress_arg = given->progress_arg};
+    *setup = (tri_plan_setup){.model = config->model,
+                              .given = given->given,
+                              .sample = dataset->info.sample,
+                              .classes = dataset->info.classes,
+                              .kernels = tri_device_is_card(config->train.device) ? "cuda"
+                                                                                  : tri_kernels_of_host(&config->train),
+                              .precision = tri_precision_dtype(config->train.precision),
+                              .tensor_parts = (int)config->parallel.tensor_parts,
+                              .sequence = config->parallel.sequence,
+                              .cut_measured = config->parallel.cut == TRI_CUT_MEASURED,
+                              .optim = &config->optim,
+                              .progress = given->progress,
+                              .progress_arg = given->progress_arg};
     setup->job =
         (tri_plan_job){.batch = config->train.batch,
                        .shards = config->train.shards,

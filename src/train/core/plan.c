@@ -9,6 +9,8 @@
 #include "train/core/features.h"
 #include "train/core/step.h"
 
+#define SLOTS_AUTO 3 /* of a loader, where data.prefetch says nothing (data/loader.c) */
+
 /* The rank with most shards, and among those with most parts, which are gradients of their own. */
 static int largest_rank(const tri_config *config, int ranks)
 {
@@ -60,8 +62,16 @@ static size_t copies_nbytes(const tri_job *job)
     return tri_guard_copies(&job->config) ? weights + tri_optim_nbytes(job->optim) : 0;
 }
 
-/* Of a card: what was allocated there so far is the store and the graph, with samples and sums. The host keeps what the
- * strategy works on, and has copies of weights and state while a checkpoint is written. */
+/* Bytes of batches on a card: the loaders of training and of evaluation have some slots each. */
+static size_t samples_nbytes(const tri_job *job)
+{
+    const int64_t ahead = job->config.data.prefetch;
+    const size_t slots = ahead < 0 ? SLOTS_AUTO : ahead == 0 ? 2 : (size_t)ahead + 1;
+    return 2 * slots * (size_t)job->shard_count * (job->input_nbytes + job->target_nbytes);
+}
+
+/* Of a card: what was allocated there so far is the store and the graph. The host keeps what the strategy works on, and
+ * has copies of weights and state while a checkpoint is written. */
 static void card_memory(const tri_job *job, const tri_sync_bytes *bytes, size_t live, tri_job_memory *memory)
 {
     const size_t weights = (size_t)tri_params_held(job->params) * sizeof(float), state = tri_optim_nbytes(job->optim);
@@ -72,6 +82,7 @@ static void card_memory(const tri_job *job, const tri_sync_bytes *bytes, size_t 
     memory->gradients += (size_t)job->params->block_count * sizeof(double);
     if (job->graph)
         memory->activations = live - weights;
+    memory->activations += samples_nbytes(job);
 }
 
 static tri_status rank_memory(tri_job *job, size_t live, tri_job_memory *memory)

@@ -123,7 +123,7 @@ static tri_status chunk_memory(const tri_job *job, const tri_model *model, tri_g
     config.slots = schedules[1].slots[chunk];
     TRI_TRY(tri_graph_compile(model, job->params, &config, &graph));
     tri_graph_memory(graph, &planned, &apart);
-    if (memory->card) /* with samples and sums */
+    if (memory->card) /* with sums */
         planned = tri_device_live(job->device) - before;
     crossing = tri_pipeline_crossing_nbytes(graph, &schedules[1], &schedules[0], chunk, config.shards);
     memory->host += memory->card ? crossing : 0;

@@ -1,0 +1,191 @@
+#!/usr/bin/env python3
+"""Memory and faults of cards, on the fake libcuda and NVML: usage: cards.py TRIREME"""
+import json
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "process"))
+from launched import LIMIT_S, TRIREME, ranks_of  # noqa: E402 (reads and removes the program from sys.argv)
+
+FAKE = pathlib.Path(TRIREME).parent / "tests/gpu/fake"
+MLP = ["model.name=mlp", "model.hidden=[256,256]", "data.name=synthetic", "data.synthetic_count=64", "train.batch=32", "train.steps=1",
+       "train.threads=1", "train.eval_every=0"]
+GPT = ["model.name=gpt2", "model.n_layer=2", "model.n_head=2", "model.n_embd=64", "data.name=synthetic", "data.synthetic_tokens=true",
+       "data.synthetic_count=16", "data.classes=64", "data.synthetic_width=8", "train.batch=8", "train.steps=1", "train.threads=1",
+       "train.eval_every=0", "optim.name=adamw"]
+# A run that is killed or fails in the middle, and has the weights of one that is not.
+LONG = ["model.name=mlp", "model.hidden=[16]", "data.name=synthetic", "data.synthetic_count=120", "train.batch=24", "train.epochs=400",
+        "train.steps=120", "train.threads=1", "optim.name=adamw", "optim.lr=0.001", "train.eval_every=0"]
+LONG_HASH = "95b5a4e46cb58d8a"  # mlp_killed of expected/train.txt
+
+
+class Cards(unittest.TestCase):
+    def setUp(self):
+        scratch = tempfile.TemporaryDirectory(prefix="trireme-cards-")
+        self.addCleanup(scratch.cleanup)
+        self.folder = pathlib.Path(scratch.name)
+        (self.folder / "run.yaml").write_text("{}\n")
+
+    def environment(self, cuda="", nvml=""):
+        return {**os.environ, "LD_LIBRARY_PATH": str(FAKE), "OMP_NUM_THREADS": "1", "FAKE_CUDA": cuda, "FAKE_NVML": nvml}
+
+    def run_it(self, command, *words, code=0, **faults):
+        done = subprocess.run([TRIREME, command, "run.yaml", *words, "train.device=cuda"], cwd=self.folder, env=self.environment(**faults),
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=LIMIT_S)
+        self.assertEqual(done.returncode, code, done.stdout)
+        return done.stdout
+
+    def ranks(self, run):
+        """The newest line of each rank."""
+        lines = {path.stem: path.read_text().splitlines()[-1] for path in (self.folder / run / "ranks").glob("rank-*.jsonl")}
+        return {name: json.loads(line) for name, line in lines.items()}
+
+    def test_a_run_allocates_what_its_plan_says(self):
+        cases = [[*MLP], [*MLP, "train.shards_at_once=1", "optim.clip_norm=1"], [*MLP, "-n", "3"], [*GPT, "-n", "2", "parallel.sync=zero3"],
+                 [*GPT, "-n", "2", "parallel.pipeline=2", "train.precision=bf16"]]
+        for number, words in enumerate(cases):
+            self.run_it("train", "--out", f"run{number}", *words)
+            for name, line in self.ranks(f"run{number}").items():
+                peak, planned = line["gpu_own_memory_peak_bytes"], line["gpu_own_memory_planned_bytes"]
+                self.assertAlmostEqual(peak / planned, 1, delta=0.02, msg=f"{words} {name}: peak {peak}, planned {planned}")
+
+    def test_a_run_that_does_not_fit_is_refused_in_one_line(self):
+        text = self.run_it("train", *MLP, "-n", "3", "--out", "run", code=1, cuda="memory=4")
+        said = re.findall(r"cuda:0 has 4\.0 MiB free, and the 3 ranks that share it need \d+\.\d MiB \(rank \d: weights 0\.3 MiB, .*\)", text)
+        self.assertEqual(len(set(said)), 1, text)
+        self.assertNotIn("cannot allocate", text)
+
+    def test_the_largest_batch_that_the_card_holds_is_found(self):
+        found = {}
+        for mib in (16, 64):
+            text = self.run_it("train", *MLP, "train.batch=auto", "data.synthetic_count=100000", "--dry-run", cuda=f"memory={mib}")
+            found[mib] = int(re.search(r"train.batch auto: (\d+)", text).group(1))
+            self.assertIn("memory of a worker on its card", text)
+        self.assertGreaterEqual(found[64], 2 * found[16])
+        # the double of it does not fit
+        text = self.run_it("train", *MLP, f"train.batch={2 * found[16]}", "data.synthetic_count=100000", "--out", "run", code=1, cuda="memory=16")
+        self.assertIn("cuda:0 has 16.0 MiB free, and this run needs", text)
+
+    def test_layouts_are_chosen_by_memory_and_estimated_cost(self):
+        text = self.run_it("plan", *GPT, "-n", "2")
+        self.assertIn("estimated by the clock of their cards", text)
+        rows = [json.loads(line) for line in self.run_it("plan", *GPT, "-n", "2", "--json", "--all", cuda="memory=1").splitlines()]
+        refused = [row["why_not"] for row in rows if "why_not" in row]
+        self.assertTrue(any("memory: a worker wants" in why for why in refused), rows)
+        self.assertTrue(all(row["host_memory"] > 0 for row in rows if "host_memory" in row))
+
+    def test_a_described_cluster_needs_no_card_and_its_rate(self):
+        described = "hosts: [{name: node, count: 2, workers: 2, %smemory_gib: 64}]\n" \
+            "links: {local: {gb_s: 5, latency_us: 2}, network: {gb_s: 1.2, latency_us: 20}}\n"
+        (self.folder / "cluster.yaml").write_text(described % "gflops: 10000, ")
+        text = self.run_it("plan", *GPT, "--cluster", "cluster.yaml", cuda="no_card")
+        self.assertIn("4 workers on 2 hosts, as described; each may take 28.8 GiB", text)
+        (self.folder / "cluster.yaml").write_text(described % "")
+        text = self.run_it("plan", *GPT, "--cluster", "cluster.yaml", code=2)
+        self.assertIn("train.device cuda: a card is not measured: want 'gflops' of each host of the cluster", text)
+
+    def test_a_layout_that_is_found_gives_the_same_weights(self):
+        hashes = {re.search(r"weights: xxh3 (\w+)", self.run_it("train", *GPT, "--out", f"run{len(words)}", *words)).group(1)
+                  for words in ([], ["-n", "2", "parallel.layout=auto"])}
+        self.assertEqual(len(hashes), 1)
+
+    # --- what NVML says ---
+
+    def test_info_and_top_show_the_card(self):
+        text = subprocess.run([TRIREME, "info"], env=self.environment(nvml="slow=0x40"), stdout=subprocess.PIPE, text=True, check=True).stdout
+        self.assertIn("at 0000:17:00.0: 1.0 GiB taken, 87 % busy, 412 W, 61 degrees, 1755 MHz, slowed down by heat\n", text)
+        self.run_it("train", "--out", "run", *MLP, nvml="slow=0x40")
+        line = self.ranks("run")["rank-0"]
+        self.assertEqual((line["gpu_utilization_ratio"], line["gpu_throttled"], line["gpu_ecc_uncorrected_total"]), (0.87, 1, 0))
+        one = subprocess.run([TRIREME, "top", "run", "--once", "--json"], cwd=self.folder, stdout=subprocess.PIPE, text=True, check=True).stdout
+        self.assertEqual(json.loads(one)["splits"][0]["gpu_power_watts"], 412.5)
+
+    def test_without_nvml_nothing_is_shown_and_nothing_fails(self):
+        for faults in ("no_start", "mismatch"):
+            self.run_it("train", "--out", faults, *MLP, nvml=faults)
+            self.assertFalse([key for key in self.ranks(faults)["rank-0"] if key.startswith("gpu_") and not key.startswith("gpu_own")])
+        self.run_it("train", "--out", "run", *MLP, nvml="no_ecc")  # a card that has none does not say it
+        self.assertEqual({key for key in self.ranks("run")["rank-0"] if "ecc" in key}, set())
+
+    def test_the_doctor_says_what_is_wrong_with_a_card(self):
+        def rows(cuda="", nvml=""):
+            text = subprocess.run([TRIREME, "doctor", "--json"], env=self.environment(cuda, nvml), stdout=subprocess.PIPE, text=True).stdout
+            return {row["check"]: row for row in map(json.loads, text.splitlines()) if row["check"].startswith("gpu")}
+        self.assertEqual([row["result"] for row in rows().values()], ["ok"] * 5)
+        self.assertEqual(rows(nvml="no_start"), {})
+        sick = rows(cuda="old_driver", nvml=f"ecc=3,rows=pending,slow=0x80,user={os.getpid()},not_persistent")
+        self.assertEqual([row["result"] for row in sick.values()], ["fail", "warn", "warn", "note", "note"])
+        self.assertIn("the driver is for CUDA 11.4: want one for CUDA 12 or later", sick["gpu driver"]["found"])
+        self.assertIn("card 0: 3 uncorrected errors since its reset; card 0: a failing row is replaced at its next reset",
+                      sick["gpu memory errors"]["found"])
+        self.assertIn(f"process {os.getpid()}", sick["gpu users"]["found"])
+        self.assertTrue(all(row["fix"] for row in sick.values()))
+        self.assertEqual(rows(nvml="rows=failed")["gpu memory errors"]["result"], "fail")
+
+    # --- faults ---
+
+    def faulty(self, kills=False, **faults):
+        """An elastic run of three ranks; one of them meets the fault after some steps; before that another one may be killed."""
+        trigger, output = self.folder / "trigger", self.folder / "output"
+        faults = {name: text.replace("TRIGGER", str(trigger)) for name, text in faults.items()}
+        with output.open("w") as file:
+            launcher = subprocess.Popen([TRIREME, "train", "run.yaml", "--out", "run", *LONG, "-n", "3", "--elastic", "1:3", "--restarts", "10",
+                                         "train.device=cuda"], cwd=self.folder, env=self.environment(**faults), stdout=file, stderr=subprocess.STDOUT)
+        metrics, end = self.folder / "run/metrics.jsonl", time.monotonic() + LIMIT_S
+        while launcher.poll() is None and time.monotonic() < end:
+            if metrics.exists() and metrics.read_text().count('"loss"') >= 5:
+                trigger.touch()
+                workers = ranks_of(launcher.pid)
+                if kills:
+                    os.kill(workers[max(workers)], signal.SIGKILL)
+                break
+            time.sleep(0.005)
+        launcher.wait(timeout=LIMIT_S)
+        text = output.read_text()
+        self.assertEqual(launcher.returncode, 0, text)
+        self.assertFalse(trigger.exists(), "the run was over before the fault")
+        self.assertIn(f"weights: xxh3 {LONG_HASH}", text)
+        return text
+
+    def test_the_others_go_on_after_an_error_that_stays(self):
+        text = self.faulty(cuda="sticky=TRIGGER")
+        self.assertEqual(len(re.findall("cuda:0: .* failed: an illegal memory access was encountered", text)), 1, text)
+
+    def test_the_others_go_on_where_memory_is_full_when_ranks_form_again(self):
+        text = self.faulty(kills=True, cuda="full=TRIGGER")
+        self.assertEqual(len(re.findall("(?m)^error: .*cuda:0: cannot allocate .* the card's memory is full", text)), 1, text)
+
+    def test_an_xid_is_told_and_the_run_goes_on(self):
+        text = self.faulty(nvml="xid=63@TRIGGER")
+        self.assertRegex(text, r"\[rank \d\] cuda:0 \(Emulated card at 0000:17:00.0\): Xid 63: a failing row")
+        lines = [json.loads(line) for path in (self.folder / "run/ranks").glob("*.jsonl") for line in path.read_text().splitlines()]
+        self.assertEqual([line["event"] for line in lines if line.get("text", "").startswith("cuda:0")], ["card"])
+        self.assertTrue(any(line.get("gpu_last_xid") == 63 for line in lines) or len(lines) < 4)
+
+    def test_a_card_that_cannot_be_used_is_one_sentence(self):
+        cases = {"no_card": "the driver finds no NVIDIA card", "no_start": "the driver cannot start: unknown error",
+                 "old_driver": "the driver is for CUDA 11.4: want one for CUDA 12 or later",
+                 "old_card": "cuda:0: Emulated card has compute capability 7.0: want 8.0 or later"}
+        for fault, sentence in cases.items():
+            text = self.run_it("train", *MLP, "--out", fault, code=1, cuda=fault)
+            self.assertEqual([line for line in text.splitlines() if line.startswith("error")], [f"error: train.device: {sentence}"])
+        (self.folder / "libcuda.so.1").touch()  # none, also on a machine that has one
+        done = subprocess.run([TRIREME, "train", "run.yaml", *MLP, "train.device=cuda"], cwd=self.folder, text=True, stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, env={**self.environment(), "LD_LIBRARY_PATH": str(self.folder)})
+        self.assertIn("error: train.device: there is no NVIDIA driver (libcuda.so.1)\n", done.stdout)
+
+    def test_memory_that_is_full_at_any_allocation_is_one_sentence(self):
+        for number in (1, 4, 8):
+            text = self.run_it("train", *MLP, "--out", f"run{number}", code=1, cuda=f"full={number}")
+            self.assertEqual(len(re.findall("cuda:0: cannot allocate .* the card's memory is full", text)), 1, text)
+
+
+if __name__ == "__main__":
+    unittest.main()
