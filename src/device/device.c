@@ -161,15 +161,15 @@ void tri_device_memory_planned_set(size_t nbytes)
 
 /* --- opened ones --- */
 
-static tri_status ops_open(const tri_device_ops *ops, int index, bool planned, tri_device **out)
+static tri_status ops_open(tri_device opened, bool planned, tri_device **out)
 {
     tri_device *device = tri_alloc_zero(1, sizeof(*device));
     if (!device)
         return TRI_ENOMEM;
-    *device = (tri_device){.ops = ops, .index = index};
+    *device = opened;
     tri_status status = usage_open(device, planned);
-    if (status == TRI_OK && ops->open)
-        status = ops->open(device);
+    if (status == TRI_OK && device->ops->open)
+        status = device->ops->open(device);
     if (status != TRI_OK) {
         usage_close(device->usage);
         tri_free(device);
@@ -181,18 +181,23 @@ static tri_status ops_open(const tri_device_ops *ops, int index, bool planned, t
 
 tri_status tri_device_open(const char *word, tri_device **out)
 {
-    const tri_device_ops *ops;
-    int index;
-    TRI_TRY(kind_find(word, &ops, &index));
-    return ops_open(ops, index, false, out);
+    return tri_device_open_of(word, 0, out);
+}
+
+tri_status tri_device_open_of(const char *word, int place, tri_device **out)
+{
+    tri_device device = {.any = !strchr(word, ':'), .place = place};
+    TRI_TRY(kind_find(word, &device.ops, &device.index));
+    return ops_open(device, false, out);
 }
 
 tri_status tri_device_plan(const char *word, tri_device **out)
 {
-    const tri_device_ops *ops;
-    int index;
-    TRI_TRY(kind_find(word, &ops, &index));
-    return ops_open(ops->planned ? ops->planned : ops, index, true, out);
+    tri_device device = {0};
+    TRI_TRY(kind_find(word, &device.ops, &device.index));
+    if (device.ops->planned)
+        device.ops = device.ops->planned;
+    return ops_open(device, true, out);
 }
 
 void tri_device_close(tri_device *device)

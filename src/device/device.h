@@ -84,6 +84,8 @@ typedef struct tri_device_usage tri_device_usage; /* device.c */
 struct tri_device {
     const tri_device_ops *ops;
     int index;               /* "cuda:1": 1 */
+    bool any;                /* the word has no number: open() chooses the index by place */
+    int place;               /* as in tri_device_open_of() */
     void *state;             /* the kind's own */
     tri_device_usage *usage; /* NULL: its memory is the host's, and counted there (base/memory.h) */
 };
@@ -91,6 +93,9 @@ struct tri_device {
 /* word: "auto" (what TRI_AUTO_DEVICE of the build names), or the name of a kind, with ":N" the N-th device
  * of it. TRI_ECONFIG: this build has no such kind; TRI_EUNSUPPORTED: this machine has none. */
 tri_status tri_device_open(const char *word, tri_device **out);
+/* The same for a process that is number `place` of those of its host, from 0: "cuda" without a number is a card of
+ * their own, as long as there are as many; then they share. */
+tri_status tri_device_open_of(const char *word, int place, tri_device **out);
 /* One like it for a plan: allocations are counted and give addresses that nobody may use, copies do nothing, and the
  * machine needs no such device. Of a kind whose memory is the host's: as tri_device_open(). */
 tri_status tri_device_plan(const char *word, tri_device **out);

@@ -248,6 +248,22 @@ static void a_card_that_is_not_there_is_refused(void **state)
     assert_string_equal(tri_last_error(), "cuda:2: this machine has 2 NVIDIA cards");
 }
 
+/* The fake driver has two cards. */
+static void ranks_of_a_host_have_cards_of_their_own(void **state)
+{
+    static const struct {
+        const char *word;
+        int place, index;
+    } rows[] = {{"cuda", 0, 0}, {"cuda", 1, 1}, {"cuda", 2, 0}, {"cuda:0", 1, 0}, {"cuda:1", 2, 1}};
+    (void)state;
+    for (size_t i = 0; i < TRI_COUNT_OF(rows); i++) {
+        tri_device *device;
+        assert_int_equal(tri_device_open_of(rows[i].word, rows[i].place, &device), TRI_OK);
+        assert_int_equal(device->index, rows[i].index);
+        tri_device_close(device);
+    }
+}
+
 /* What is wrong shows when the card is opened, when memory is asked for, or at a launch, which ends the process. */
 static void a_fault_is_one_sentence(void **state)
 {
@@ -278,6 +294,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(norms_come_to_the_host),
         cmocka_unit_test(an_op_runs_by_its_row),
         cmocka_unit_test(cards_are_listed),
+        cmocka_unit_test(ranks_of_a_host_have_cards_of_their_own),
         cmocka_unit_test(a_card_that_is_not_there_is_refused),
     };
     const struct CMUnitTest faults[] = {cmocka_unit_test(a_fault_is_one_sentence)};

@@ -113,11 +113,14 @@ static tri_status cuda_launch(void *arg, const tri_gpu_launch *launch)
     return TRI_OK;
 }
 
-static tri_status open_card(cuda_state *s)
+static tri_status open_card(cuda_state *s, tri_device *device)
 {
     tri_cuda_card card;
     int count = 0;
     (void)s->calls->device_count(&count);
+    if (device->any && count > 0)
+        device->index = device->place % count;
+    s->index = device->index;
     if (s->index >= count)
         return tri_fail(TRI_EUNSUPPORTED, "cuda:%d: this machine has %d NVIDIA card%s", s->index, count,
                         count == 1 ? "" : "s");
@@ -168,9 +171,8 @@ static tri_status cuda_open(tri_device *device)
         return TRI_ENOMEM;
     s->queue = (tri_gpu_queue){.launch = cuda_launch, .arg = s};
     s->calls = calls;
-    s->index = device->index;
     device->state = s;
-    tri_status status = open_card(s);
+    tri_status status = open_card(s, device);
     if (status != TRI_OK)
         cuda_close(device);
     return status;
