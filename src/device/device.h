@@ -28,6 +28,7 @@ typedef struct tri_device_event {
 typedef struct tri_device_room {
     size_t free_nbytes, total_nbytes; /* other processes use it too */
     char place[32];                   /* of the device in this machine: two of the same are one */
+    int cards;                        /* that processes of this machine are spread over by the device's word */
 } tri_device_room;
 
 /* What a device that has memory of its own reaches by its data sheet: nothing is measured. */

@@ -73,9 +73,9 @@ static tri_status memory_find(const tri_sweep *sweep, const char *const *words, 
     if (status == TRI_OK)
         *nbytes = workers * (double)tri_job_memory_host(&memory);
     if (status == TRI_OK && memory.card)
-        status = tri_card_free(&config, slots);
+        status = tri_card_free(&config, workers, slots);
     if (status == TRI_OK && memory.card)
-        *slots *= TRI_CARD_SHARE / (workers * (double)tri_job_memory_nbytes(&memory));
+        *slots *= TRI_CARD_SHARE / (double)tri_job_memory_nbytes(&memory); /* all trials begin at the first card */
     tri_config_fini(&config);
     return status;
 }

@@ -33,8 +33,8 @@ class Cards(unittest.TestCase):
         self.folder = pathlib.Path(scratch.name)
         (self.folder / "run.yaml").write_text("{}\n")
 
-    def environment(self, cuda="", nvml=""):
-        return {**os.environ, "LD_LIBRARY_PATH": str(FAKE), "OMP_NUM_THREADS": "1", "FAKE_CUDA": cuda, "FAKE_NVML": nvml}
+    def environment(self, cuda="", nvml="", cards="1"):
+        return {**os.environ, "LD_LIBRARY_PATH": str(FAKE), "OMP_NUM_THREADS": "1", "FAKE_CUDA": cuda, "FAKE_NVML": nvml, "FAKE_CUDA_CARDS": cards}
 
     def run_it(self, command, *words, code=0, **faults):
         done = subprocess.run([TRIREME, command, "run.yaml", *words, "train.device=cuda"], cwd=self.folder, env=self.environment(**faults),
@@ -61,6 +61,10 @@ class Cards(unittest.TestCase):
         said = re.findall(r"cuda:0 has 4\.0 MiB free, and the 3 ranks that share it need \d+\.\d MiB \(rank \d: weights 0\.3 MiB, .*\)", text)
         self.assertEqual(len(set(said)), 1, text)
         self.assertNotIn("cannot allocate", text)
+
+    def test_ranks_have_cards_of_their_own_as_long_as_there_are_some(self):
+        text = self.run_it("train", *MLP, "-n", "3", "--out", "run", code=1, cuda="memory=4", cards="2")
+        self.assertIn("cuda:0 has 4.0 MiB free, and the 2 ranks that share it need", text)
 
     def test_the_largest_batch_that_the_card_holds_is_found(self):
         found = {}

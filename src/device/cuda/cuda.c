@@ -335,7 +335,9 @@ static void cuda_event_wait(const tri_device *device, tri_device_event event)
 static tri_status cuda_room(const tri_device *device, tri_device_room *out)
 {
     const cuda_state *s = enter(device);
-    *out = (tri_device_room){0};
+    *out = (tri_device_room){.cards = 1};
+    if (device->any)
+        must(s, "cuDeviceGetCount", s->calls->device_count(&out->cards));
     must(s, "cuMemGetInfo", s->calls->memory_info(&out->free_nbytes, &out->total_nbytes));
     must(s, "cuDeviceGetPCIBusId", s->calls->device_place(out->place, (int)sizeof(out->place), s->card));
     return TRI_OK;

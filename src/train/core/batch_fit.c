@@ -105,8 +105,8 @@ tri_status tri_batch_fit(tri_config *config, int ranks)
                            .host_limit = MEMORY_SHARE * tri_plan_host_memory(ranks) / ranks};
     tri_dataset_close(dataset);
     double card_nbytes;
-    TRI_TRY(tri_card_free(config, &card_nbytes)); /* all workers are on this machine, and share it */
-    search.limit = isfinite(card_nbytes) ? TRI_CARD_SHARE * card_nbytes / ranks : search.host_limit;
+    TRI_TRY(tri_card_free(config, ranks, &card_nbytes)); /* all workers are on this machine */
+    search.limit = isfinite(card_nbytes) ? TRI_CARD_SHARE * card_nbytes : search.host_limit;
     if (!isfinite(search.host_limit))
         return tri_fail(TRI_ECONFIG,
                         "train.batch auto: the memory of this machine is not known (/proc/meminfo): want a "

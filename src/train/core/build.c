@@ -8,7 +8,6 @@
 
 #include "base/fs.h"
 #include "base/log.h"
-#include "cluster/cluster.h"
 #include "data/tables/table.h"
 #include "parallel/compress.h"
 #include "train/checkpointing/arrays.h"
@@ -237,19 +236,10 @@ const char *tri_job_arithmetic(const tri_job *job)
     return job->device->ops->arithmetic ? job->device->ops->arithmetic(job->device) : tri_kernel_arithmetic();
 }
 
-/* Ranks that have not formed yet, and workers of servers, know what their starter said. */
-static int place_on_host(const tri_job *job)
-{
-    tri_cluster_place place;
-    if (tri_comm_local_count(job->comm) > 1)
-        return tri_comm_local_rank(job->comm);
-    return tri_cluster_detect(NULL, NULL, &place) == TRI_OK ? place.local_rank : 0;
-}
-
 static tri_status device_open(tri_job *job)
 {
     const tri_kernels kernels = job->config.train.kernels;
-    TRI_TRY_IN(tri_device_open_of(job->config.train.device, place_on_host(job), &job->device), "train.device");
+    TRI_TRY_IN(tri_device_open_of(job->config.train.device, tri_card_place(job->comm), &job->device), "train.device");
     if (kernels == TRI_KERNELS_REFERENCE && job->device->ops->arithmetic)
         return tri_fail(TRI_ECONFIG, "train.kernels: reference is of the CPU, cannot be combined with train.device=%s",
                         job->config.train.device);

@@ -14,13 +14,23 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/rng.h"
+#include "cluster/cluster.h"
 #include "device/device.h"
 #include "net/host.h"
 #include "train/core/plan.h"
 
 #define MIB (1 << 20)
 
-tri_status tri_card_free(const tri_config *config, double *nbytes)
+/* Ranks that have not formed yet, and workers of servers, know what their starter said. */
+int tri_card_place(const tri_comm *comm)
+{
+    tri_cluster_place place;
+    if (comm && tri_comm_local_count(comm) > 1)
+        return tri_comm_local_rank(comm);
+    return tri_cluster_detect(NULL, NULL, &place) == TRI_OK ? place.local_rank : 0;
+}
+
+tri_status tri_card_free(const tri_config *config, int workers, double *nbytes)
 {
     tri_device *device;
     tri_device_room room = {0};
@@ -30,7 +40,8 @@ tri_status tri_card_free(const tri_config *config, double *nbytes)
     TRI_TRY_IN(tri_device_open(config->train.device, &device), "train.device");
     tri_status status = device->ops->room(device, &room);
     tri_device_close(device);
-    *nbytes = (double)room.free_nbytes;
+    if (status == TRI_OK)
+        *nbytes = (double)room.free_nbytes / (double)((workers + room.cards - 1) / room.cards);
     return status;
 }
 

@@ -11,8 +11,10 @@
  * are in no plan. */
 #define TRI_CARD_SHARE 0.9
 
-/* Free memory of the card of train.device on this machine; infinite: the device is the host. */
-tri_status tri_card_free(const tri_config *config, double *nbytes);
+/* Number of this process among those of its host, for tri_device_open_of(). */
+int tri_card_place(const tri_comm *comm);
+/* What each of `workers` of this machine has free on the cards of train.device; infinite: the device is the host. */
+tri_status tri_card_free(const tri_config *config, int workers, double *nbytes);
 
 /* A card as all ranks see it that are on it. */
 typedef struct tri_card_crew {

@@ -88,7 +88,7 @@ static tri_status card_find(const tri_layout_setup *given, tri_plan_card *card)
     tri_device_rates rates;
     tri_card_crew crew;
     const bool half = tri_precision_dtype(given->config->train.precision) != TRI_F32;
-    TRI_TRY_IN(tri_device_open(given->config->train.device, &device), "train.device");
+    TRI_TRY_IN(tri_device_open_of(given->config->train.device, tri_card_place(given->comm), &device), "train.device");
     tri_status status = device->ops->rates(device, &rates);
     if (status == TRI_OK)
         status = tri_card_meet(given->comm, device, &crew);
