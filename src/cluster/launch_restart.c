@@ -214,7 +214,7 @@ static bool waits_due(const launch_rank *rank, int64_t now_ns)
     return waits(rank) && now_ns >= rank->lost.retry_ns;
 }
 
-/* Somebody has asked all to end: nobody is started any more. */
+/* Somebody has asked all to end, or the others have made the last step: nobody is started any more. */
 static void waiting_drop(launch *job)
 {
     for (int r = 0; r < job->world; r++)
@@ -234,6 +234,10 @@ tri_launch_result tri_launch_losses_check(launch *job)
     if (!any)
         return cause;
     if (is_ending(job)) {
+        waiting_drop(job);
+        return cause;
+    }
+    if (job->alive == 0 && tri_launch_is_over(job)) {
         waiting_drop(job);
         return cause;
     }

@@ -63,8 +63,8 @@ class Cards(unittest.TestCase):
         self.assertNotIn("cannot allocate", text)
 
     def test_ranks_have_cards_of_their_own_as_long_as_there_are_some(self):
-        text = self.run_it("train", *MLP, "-n", "3", "--out", "run", code=1, cuda="memory=4", cards="2")
-        self.assertIn("cuda:0 has 4.0 MiB free, and the 2 ranks that share it need", text)
+        text = self.run_it("train", *MLP, "-n", "3", "--out", "run", code=1, cuda="memory=2", cards="2")
+        self.assertIn("cuda:0 has 2.0 MiB free, and the 2 ranks that share it need", text)
 
     def test_the_largest_batch_that_the_card_holds_is_found(self):
         found = {}
