@@ -275,7 +275,7 @@ static void a_card_without_room_for_the_probe_is_one_sentence(void **state)
     (void)state;
     open_card("");
     const tri_op_desc desc = linear(TRI_F32, true);
-    setenv("FAKE_CUDA", "full", 1);
+    setenv("FAKE_CUDA", "memory=1", 1);
     assert_int_equal(tri_kernel_plan("cuda", &desc, &kernel), TRI_ENOMEM);
     unsetenv("FAKE_CUDA");
     assert_non_null(strstr(tri_last_error(), "the card's memory is full"));

@@ -245,7 +245,7 @@ class Train(unittest.TestCase):
         def limited(*args):
             return subprocess.run([TRIREME, "train", str(self.config), *args], cwd=self.folder.name, text=True, timeout=LIMIT_S,
                                   capture_output=True,
-                                  preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (475 << 20, 475 << 20)))
+                                  preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (485 << 20, 485 << 20)))
 
         alone = limited("-n", "1")
         self.assertEqual(alone.returncode, 1, alone.stderr)
