@@ -174,11 +174,11 @@ class Signals(unittest.TestCase):
         for words in ([], ["-n", "2", "--elastic", "1:2"]):
             with self.subTest(words=words):
                 process = self.train("model: {name: mlp, hidden: [8]}\ntrain: {batch: 16, epochs: 1000, threads: 1}\n", f"data.path={table}", *words)
-                pids = lambda: ranks_of(process.pid).values() if words else [process.pid]
-                self.until(lambda: any("large.csv" in pathlib.Path(f"/proc/{pid}/maps").read_text() for pid in pids()), process)
+                reads = lambda pid: "large.csv" in pathlib.Path(f"/proc/{pid}/maps").read_text()
                 alone = signal.SIGINT if words else None
+                pids = lambda: list(ranks_of(process.pid).values()) if words else [process.pid]
+                self.until(lambda: len(pids()) == (2 if words else 1) and all(reads(pid) for pid in pids()), process)
                 if alone:  # the other one goes on
-                    self.until(lambda: len(pids()) == 2, process)
                     other = ranks_of(process.pid)[1]
                     os.kill(other, alone)
                     self.until(lambda: not os.path.exists(f"/proc/{other}"), process)  # the launcher knows how it ended
