@@ -30,12 +30,12 @@ const tri_device_ops *tri_device_at(size_t i)
 
 #define MOST_DEVICES 1024 /* of a kind */
 
-/* "cuda:1" of a kind named "cuda". */
+/* "cuda:1" of a kind named "cuda"; index: -1 without a number. */
 static bool word_is(const char *word, const char *name, int *index)
 {
     const size_t nbytes = strlen(name);
     char *end = NULL;
-    *index = 0;
+    *index = -1;
     if (strncmp(word, name, nbytes) != 0)
         return false;
     if (word[nbytes] == 0)
@@ -52,7 +52,7 @@ static tri_status kind_find(const char *word, const tri_device_ops **ops, int *i
     if (strcmp(word, "auto") == 0)
         word = TRI_AUTO_DEVICE;
     for (size_t i = 0; i < TRI_COUNT_OF(kinds); i++)
-        if (word_is(word, kinds[i]->name, index) && (*index == 0 || kinds[i]->open)) { /* there is one host */
+        if (word_is(word, kinds[i]->name, index) && (*index <= 0 || kinds[i]->open)) { /* there is one host */
             *ops = kinds[i];
             return TRI_OK;
         }
@@ -107,8 +107,9 @@ static void usage_drop(tri_device_usage *usage, const void *memory)
     tri_mutex_lock(&usage->mutex);
     usage_array *arrays = usage->arrays.items;
     size_t i = 0;
-    while (arrays[i].memory != memory)
-        TRI_ASSERT(++i < usage->arrays.count);
+    while (i < usage->arrays.count && arrays[i].memory != memory)
+        i++;
+    TRI_ASSERT(i < usage->arrays.count);
     const size_t nbytes = arrays[i].nbytes;
     arrays[i] = arrays[--usage->arrays.count];
     usage->live -= nbytes;
@@ -161,6 +162,15 @@ void tri_device_memory_planned_set(size_t nbytes)
 
 /* --- opened ones --- */
 
+/* The word's kind and number, nothing opened. */
+static tri_status word_read(const char *word, tri_device *device)
+{
+    TRI_TRY(kind_find(word, &device->ops, &device->index));
+    device->any = device->index < 0;
+    device->index = device->any ? 0 : device->index;
+    return TRI_OK;
+}
+
 static tri_status ops_open(tri_device opened, bool planned, tri_device **out)
 {
     tri_device *device = tri_alloc_zero(1, sizeof(*device));
@@ -186,15 +196,15 @@ tri_status tri_device_open(const char *word, tri_device **out)
 
 tri_status tri_device_open_of(const char *word, int place, tri_device **out)
 {
-    tri_device device = {.any = !strchr(word, ':'), .place = place};
-    TRI_TRY(kind_find(word, &device.ops, &device.index));
+    tri_device device = {.place = place};
+    TRI_TRY(word_read(word, &device));
     return ops_open(device, false, out);
 }
 
 tri_status tri_device_plan(const char *word, tri_device **out)
 {
     tri_device device = {0};
-    TRI_TRY(kind_find(word, &device.ops, &device.index));
+    TRI_TRY(word_read(word, &device));
     if (device.ops->planned)
         device.ops = device.ops->planned;
     return ops_open(device, true, out);

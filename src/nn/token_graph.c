@@ -258,11 +258,10 @@ static void walk_fill(tri_token_graph *graph, const tri_token_span *spans, int c
 
 static tri_status walk_run(tri_token_graph *graph, const walk *w)
 {
-    const float(*sums)[4];
     const tri_batch batch = {
         .shards = (int)w->rows, .rows = graph->ones, .first_sample = graph->zeros, .input = graph->tokens};
     tri_graph_spans_set(graph->graph, graph->spans, w->span_count, graph->kept);
-    TRI_TRY(tri_graph_forward(graph->graph, &batch, 0, false, &sums));
+    TRI_TRY(tri_graph_forward(graph->graph, &batch, 0, false, NULL));
     for (int s = 0; s < w->span_count; s++)
         if (w->ends[s] >= 0)
             tri_device_copy(graph->config.device, graph->ends + w->ends[s] * graph->width,

@@ -127,7 +127,7 @@ static cublaslt_result batch_set(const tri_cublaslt *library, tri_cublaslt_plan 
     cublaslt_result result = 0;
     for (int i = 0; i < MATRICES && result == 0 && plan->batch != batch; i++)
         result = library->calls->layout_set(plan->layout[i], CUBLASLT_LAYOUT_BATCH, &count, sizeof(count));
-    plan->batch = batch;
+    plan->batch = result == 0 ? batch : 0; /* 0: of some only */
     return result;
 }
 

@@ -113,6 +113,14 @@ static tri_status cuda_launch(void *arg, const tri_gpu_launch *launch)
     return TRI_OK;
 }
 
+tri_status tri_cuda_card_check(const tri_cuda_card *card, int index)
+{
+    if (card->capability >= OLDEST_CARD)
+        return TRI_OK;
+    return tri_fail(TRI_EUNSUPPORTED, "cuda:%d: %s has compute capability %d.%d: want 8.0 or later", index, card->name,
+                    card->capability / 10, card->capability % 10);
+}
+
 static tri_status open_card(cuda_state *s, tri_device *device)
 {
     tri_cuda_card card;
@@ -125,9 +133,7 @@ static tri_status open_card(cuda_state *s, tri_device *device)
         return tri_fail(TRI_EUNSUPPORTED, "cuda:%d: this machine has %d NVIDIA card%s", s->index, count,
                         count == 1 ? "" : "s");
     TRI_TRY(card_read(s->calls, s->index, &card));
-    if (card.capability < OLDEST_CARD)
-        return tri_fail(TRI_EUNSUPPORTED, "cuda:%d: %s has compute capability %d.%d: want 8.0 or later", s->index,
-                        card.name, card.capability / 10, card.capability % 10);
+    TRI_TRY(tri_cuda_card_check(&card, s->index));
     const void *image = s->calls->emulated ? s->calls->emulated : tri_cuda_image;
     if (!image)
         return tri_fail(TRI_EUNSUPPORTED, "this build has no CUDA kernels");

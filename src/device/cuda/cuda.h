@@ -19,6 +19,8 @@ typedef struct tri_cuda_card {
 /* Cards of this machine, at most `capacity`; the driver's version as 13000. TRI_EUNSUPPORTED: one sentence says why
  * there are none. */
 tri_status tri_cuda_cards(tri_cuda_card *cards, int capacity, int *count, int *driver);
+/* TRI_EUNSUPPORTED: one sentence says that our kernels do not run on it. */
+tri_status tri_cuda_card_check(const tri_cuda_card *card, int index);
 /* The module of kernels that is part of this build; NULL: it was built without. Tests set another one. */
 extern const void *tri_cuda_image;
 

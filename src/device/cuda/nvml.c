@@ -239,8 +239,9 @@ static int monitors; /* that are open */
 static void monitors_add(int count)
 {
     tri_mutex_lock(&newest_mutex);
+    if (monitors == 0)
+        newest = tri_card_figures_none();
     monitors += count;
-    newest = monitors > 0 ? newest : tri_card_figures_none();
     tri_mutex_unlock(&newest_mutex);
 }
 

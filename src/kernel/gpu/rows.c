@@ -5,9 +5,6 @@
 #include "kernel/gpu/rows.h"
 
 #include "base/status.h"
-#include "kernel/gpu/product.h"
-
-#define WIDE_TILES 64 /* fewer of them leave a card half empty */
 
 tri_status tri_gpu_plan(const tri_op_desc *desc, tri_kernel *kernel)
 {
@@ -159,6 +156,26 @@ tri_status tri_gpu_rows_plan(const tri_op_desc *desc, tri_kernel *kernel, int64_
     return tri_gpu_plan(desc, kernel);
 }
 
+/* What ranks exchange goes through the host's memory: copied there, exchanged as the reference does, copied back. */
+
+void tri_gpu_ranks_sum(const tri_op_call *call, void *data, int64_t count, tri_dtype dtype)
+{
+    const size_t nbytes = (size_t)count * tri_dtype_nbytes(dtype);
+    tri_device_to_host(call->device, call->host, data, nbytes);
+    tri_ranks_sum(call, call->host, count, dtype);
+    tri_device_from_host(call->device, data, call->host, nbytes);
+}
+
+void tri_gpu_ranks_gather(const tri_kernel *kernel, const tri_op_call *call, const void *in, void *out, int64_t count,
+                          tri_dtype dtype)
+{
+    const size_t nbytes = (size_t)count * tri_dtype_nbytes(dtype);
+    char *const mine = (char *)call->host + nbytes * (size_t)kernel->desc.attr.rank;
+    tri_device_to_host(call->device, mine, in, nbytes);
+    tri_ranks_gather(call, mine, call->host, count, dtype);
+    tri_device_from_host(call->device, out, call->host, nbytes * (size_t)kernel->desc.attr.ranks);
+}
+
 /* Sums of blocks [kinds][shards][samples][parts][width] become [kinds][shards][width]. */
 static void blocks_fold(const tri_kernel *kernel, const tri_op_call *call, const float *sums, int64_t width, int kinds,
                         float *scratch, float *out)
@@ -194,68 +211,4 @@ float *tri_gpu_rows_sum(const tri_kernel *kernel, const tri_op_call *call, tri_g
         tri_gpu_ranks_sum(call, scratch, kinds * call->shards * width, TRI_F32);
     }
     return scratch;
-}
-
-static void *moved(tri_gpu_value value, int64_t elements)
-{
-    return (char *)value.data + elements * (value.type == TRI_GPU_F32 ? 4 : 2);
-}
-
-/* Shards that follow each other and share b are more rows of one product: fewer tiles with an edge. */
-static void shards_join(tri_gpu_gemm_args *args, int64_t *shards)
-{
-    const int64_t rows = args->m;
-    if (args->groups == 1 && args->a.source == TRI_GPU_PLAIN && args->b.shard_stride == 0 &&
-        args->a.shard_stride == rows * args->a.row && args->c.shard_stride == rows * args->c.row) {
-        args->m = (int)(rows * *shards);
-        *shards = 1;
-    }
-}
-
-/* Rows of 16 bytes on multiples of 16, along k or along the factor's rows; 8 elements are 16 bytes or 32. */
-static bool lies_wide(const tri_gpu_operand *o, int64_t rows, int64_t k)
-{
-    const bool along_k = o->column == 1;
-    return o->source == TRI_GPU_PLAIN && (along_k || o->row == 1) && (along_k ? o->row : o->column) % 8 == 0 &&
-           (along_k ? k : rows) % 8 == 0 && o->shard_stride % 8 == 0 && o->group_stride % 8 == 0 &&
-           (uintptr_t)o->value.data % 16 == 0;
-}
-
-/* The bits are those of small tiles: so it may depend on how many there are. */
-static bool goes_wide(const tri_gpu_gemm_args *args, int64_t products)
-{
-    const int64_t tiles = tri_int64_ceil(args->m, TRI_GPU_WIDE) * tri_int64_ceil(args->n, TRI_GPU_WIDE) * products;
-    return tiles >= WIDE_TILES && args->m >= TRI_GPU_WIDE && args->n >= TRI_GPU_WIDE &&
-           lies_wide(&args->a, args->m, args->k) && lies_wide(&args->b, args->n, args->k);
-}
-
-void tri_gpu_gemm_own(const tri_op_call *call, const tri_gpu_gemm_args *args, int64_t shards)
-{
-    tri_gpu_gemm_args part = *args;
-    const bool half = args->type != TRI_GPU_F32;
-    part.groups = args->groups > 0 ? args->groups : 1;
-    shards_join(&part, &shards);
-    const tri_gpu_gemm_args all = part;
-    const bool wide = half && goes_wide(&part, shards * part.groups);
-    const tri_gpu_kernel kernel = wide   ? tri_gpu_kernel_gemm_wide
-                                  : half ? tri_gpu_kernel_gemm_half
-                                         : tri_gpu_kernel_gemm;
-    const int threads = half && !wide ? TRI_GPU_THREADS / 2 : TRI_GPU_THREADS;
-    const int tile = wide ? TRI_GPU_WIDE : TRI_GPU_TILE;
-    const int64_t tiles_m = tri_int64_ceil(part.m, tile), tiles_n = tri_int64_ceil(part.n, tile);
-    const int64_t most = TRI_GPU_MOST_BLOCKS / part.groups;
-    for (int64_t first = 0; first < shards; first += most) {
-        const int z = (int)(tri_int64_min(most, shards - first) * part.groups);
-        part.a.value.data = moved(all.a.value, first * part.a.shard_stride);
-        part.b.value.data = moved(all.b.value, first * part.b.shard_stride);
-        part.c.value.data = moved(all.c.value, first * part.c.shard_stride);
-        tri_gpu_run(tri_gpu_queue_of(call->device), kernel, tiles_m, (int)tiles_n, z, threads, &part, sizeof part);
-    }
-}
-
-void tri_gpu_gemm(const tri_op_call *call, const tri_gpu_gemm_args *args, const void *bias, int64_t shards)
-{
-    if (!tri_gpu_product_run(call, args, bias, shards)) {
-        tri_gpu_gemm_own(call, args, shards);
-    }
 }

@@ -101,6 +101,23 @@ static inline float *tri_gpu_place(const void *array, int64_t first)
     return (float *)((uintptr_t)array + (uintptr_t)first * sizeof(float));
 }
 
+static inline void *tri_gpu_moved(tri_gpu_value value, int64_t elements)
+{
+    return (char *)value.data + elements * (value.type == TRI_GPU_F32 ? 4 : 2);
+}
+
+static inline tri_gpu_operand tri_gpu_operand_make(tri_gpu_value value, int64_t shard_stride, int64_t row,
+                                                   int64_t column)
+{
+    return (tri_gpu_operand){.value = value, .shard_stride = shard_stride, .row = row, .column = column};
+}
+
+/* Floats of room for a copy in 16 bits; none where values are f32 anyway. */
+static inline int64_t tri_gpu_half_count(tri_dtype dtype, int64_t count)
+{
+    return dtype == TRI_F32 ? 0 : tri_align_count((count + 1) / 2);
+}
+
 /* Factor of the gradients that begin at a loss. */
 static inline float tri_gpu_loss_scale(const tri_op_call *call)
 {

@@ -17,7 +17,11 @@ static tri_status attention_plan(const tri_op_desc *desc, tri_kernel *kernel)
     const tri_heads h = tri_heads_make(desc);
     kernel->saved_nbytes = (size_t)(h.samples * h.length * h.queries) * sizeof(float);
     kernel->scratch_nbytes = kernel->saved_nbytes * (size_t)desc->max_shards;
-    if (h.samples * desc->max_shards > UINT16_MAX || h.queries > UINT16_MAX) {
+    if (h.queries > UINT16_MAX) {
+        return tri_fail(TRI_EUNSUPPORTED, "attention: want at most 65535 heads on a GPU, got %lld",
+                        (long long)h.queries);
+    }
+    if (h.samples * desc->max_shards > UINT16_MAX) {
         return tri_fail(TRI_EUNSUPPORTED, "attention: want at most 65535 samples at once on a GPU, got %lld",
                         (long long)(h.samples * desc->max_shards));
     }

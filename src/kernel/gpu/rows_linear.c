@@ -11,11 +11,6 @@
 #include "base/status.h"
 #include "kernel/gpu/product.h"
 
-static tri_gpu_operand operand(tri_gpu_value value, int64_t shard_stride, int64_t row, int64_t column)
-{
-    return (tri_gpu_operand){.value = value, .shard_stride = shard_stride, .row = row, .column = column};
-}
-
 static tri_gpu_value f32(const void *data)
 {
     return tri_gpu_value_make(data, TRI_F32);
@@ -83,13 +78,13 @@ static tri_status weights_plan(const tri_op_desc *desc, tri_kernel *kernel)
  * it: in scratch in front of all else. */
 static int64_t weights_count(const tri_op_desc *desc)
 {
-    return desc->input_dtype[0] == TRI_F32 ? 0 : tri_align_count((tri_shape_count(desc->param[0]) + 1) / 2);
+    return tri_gpu_half_count(desc->input_dtype[0], tri_shape_count(desc->param[0]));
 }
 
 static int64_t rounded_count(const tri_op_desc *desc)
 {
-    const bool bias = desc->attr.bias && desc->output_dtype != TRI_F32;
-    return weights_count(desc) + (bias ? tri_align_count((tri_shape_count(desc->param[1]) + 1) / 2) : 0);
+    return weights_count(desc) +
+           (desc->attr.bias ? tri_gpu_half_count(desc->output_dtype, tri_shape_count(desc->param[1])) : 0);
 }
 
 static tri_gpu_value weights(const tri_kernel *kernel, const tri_op_call *call)
@@ -129,9 +124,9 @@ static tri_gpu_gemm_args linear_output(const tri_kernel *kernel, const tri_op_ca
 {
     const int64_t d = kernel->desc.param[0].dim[0], c = kernel->desc.param[0].dim[1];
     const int64_t rows = tri_shape_count(kernel->desc.output) / d;
-    return (tri_gpu_gemm_args){.a = operand(tri_gpu_input(kernel, call, 0), rows * c, c, 1),
-                               .b = operand(weights(kernel, call), 0, c, 1),
-                               .c = operand(tri_gpu_output(kernel, call), rows * d, d, 1),
+    return (tri_gpu_gemm_args){.a = tri_gpu_operand_make(tri_gpu_input(kernel, call, 0), rows * c, c, 1),
+                               .b = tri_gpu_operand_make(weights(kernel, call), 0, c, 1),
+                               .c = tri_gpu_operand_make(tri_gpu_output(kernel, call), rows * d, d, 1),
                                .m = (int)rows,
                                .n = (int)d,
                                .k = (int)c,
@@ -144,9 +139,9 @@ static tri_gpu_gemm_args linear_leaves(const tri_kernel *kernel, const tri_op_ca
 {
     const int64_t d = kernel->desc.param[0].dim[0], c = kernel->desc.param[0].dim[1];
     const int64_t rows = tri_shape_count(kernel->desc.output) / d;
-    return (tri_gpu_gemm_args){.a = operand(tri_gpu_doutput(kernel, call), rows * d, 1, d),
-                               .b = operand(tri_gpu_input(kernel, call, 0), rows * c, 1, c),
-                               .c = operand(f32(leaves_of(kernel, call)), d * c, c, 1),
+    return (tri_gpu_gemm_args){.a = tri_gpu_operand_make(tri_gpu_doutput(kernel, call), rows * d, 1, d),
+                               .b = tri_gpu_operand_make(tri_gpu_input(kernel, call, 0), rows * c, 1, c),
+                               .c = tri_gpu_operand_make(f32(leaves_of(kernel, call)), d * c, c, 1),
                                .m = (int)d,
                                .n = (int)c,
                                .k = (int)rows};
@@ -157,9 +152,9 @@ static tri_gpu_gemm_args linear_input(const tri_kernel *kernel, const tri_op_cal
 {
     const int64_t d = kernel->desc.param[0].dim[0], c = kernel->desc.param[0].dim[1];
     const int64_t rows = tri_shape_count(kernel->desc.output) / d;
-    return (tri_gpu_gemm_args){.a = operand(tri_gpu_doutput(kernel, call), rows * d, d, 1),
-                               .b = operand(weights(kernel, call), 0, 1, c),
-                               .c = operand(tri_gpu_dinput(kernel, call, 0), rows * c, c, 1),
+    return (tri_gpu_gemm_args){.a = tri_gpu_operand_make(tri_gpu_doutput(kernel, call), rows * d, d, 1),
+                               .b = tri_gpu_operand_make(weights(kernel, call), 0, 1, c),
+                               .c = tri_gpu_operand_make(tri_gpu_dinput(kernel, call, 0), rows * c, c, 1),
                                .m = (int)rows,
                                .n = (int)c,
                                .k = (int)d};
@@ -229,9 +224,9 @@ static matmul_sizes matmul_sizes_make(const tri_op_desc *desc)
 static tri_gpu_gemm_args matmul_output(const tri_kernel *kernel, const tri_op_call *call)
 {
     const matmul_sizes s = matmul_sizes_make(&kernel->desc);
-    return (tri_gpu_gemm_args){.a = operand(tri_gpu_input(kernel, call, 0), s.m * s.k, s.k, 1),
-                               .b = operand(tri_gpu_input(kernel, call, 1), s.k * s.n, 1, s.n),
-                               .c = operand(tri_gpu_output(kernel, call), s.m * s.n, s.n, 1),
+    return (tri_gpu_gemm_args){.a = tri_gpu_operand_make(tri_gpu_input(kernel, call, 0), s.m * s.k, s.k, 1),
+                               .b = tri_gpu_operand_make(tri_gpu_input(kernel, call, 1), s.k * s.n, 1, s.n),
+                               .c = tri_gpu_operand_make(tri_gpu_output(kernel, call), s.m * s.n, s.n, 1),
                                .m = (int)s.m,
                                .n = (int)s.n,
                                .k = (int)s.k};
@@ -241,9 +236,9 @@ static tri_gpu_gemm_args matmul_output(const tri_kernel *kernel, const tri_op_ca
 static tri_gpu_gemm_args matmul_left(const tri_kernel *kernel, const tri_op_call *call)
 {
     const matmul_sizes s = matmul_sizes_make(&kernel->desc);
-    return (tri_gpu_gemm_args){.a = operand(tri_gpu_doutput(kernel, call), s.m * s.n, s.n, 1),
-                               .b = operand(tri_gpu_input(kernel, call, 1), s.k * s.n, s.n, 1),
-                               .c = operand(tri_gpu_dinput(kernel, call, 0), s.m * s.k, s.k, 1),
+    return (tri_gpu_gemm_args){.a = tri_gpu_operand_make(tri_gpu_doutput(kernel, call), s.m * s.n, s.n, 1),
+                               .b = tri_gpu_operand_make(tri_gpu_input(kernel, call, 1), s.k * s.n, s.n, 1),
+                               .c = tri_gpu_operand_make(tri_gpu_dinput(kernel, call, 0), s.m * s.k, s.k, 1),
                                .m = (int)s.m,
                                .n = (int)s.k,
                                .k = (int)s.n};
@@ -253,9 +248,9 @@ static tri_gpu_gemm_args matmul_left(const tri_kernel *kernel, const tri_op_call
 static tri_gpu_gemm_args matmul_right(const tri_kernel *kernel, const tri_op_call *call)
 {
     const matmul_sizes s = matmul_sizes_make(&kernel->desc);
-    return (tri_gpu_gemm_args){.a = operand(tri_gpu_input(kernel, call, 0), s.m * s.k, 1, s.k),
-                               .b = operand(tri_gpu_doutput(kernel, call), s.m * s.n, 1, s.n),
-                               .c = operand(tri_gpu_dinput(kernel, call, 1), s.k * s.n, s.n, 1),
+    return (tri_gpu_gemm_args){.a = tri_gpu_operand_make(tri_gpu_input(kernel, call, 0), s.m * s.k, 1, s.k),
+                               .b = tri_gpu_operand_make(tri_gpu_doutput(kernel, call), s.m * s.n, 1, s.n),
+                               .c = tri_gpu_operand_make(tri_gpu_dinput(kernel, call, 1), s.k * s.n, s.n, 1),
                                .m = (int)s.k,
                                .n = (int)s.n,
                                .k = (int)s.m};
@@ -344,7 +339,7 @@ static void conv_forward(const tri_kernel *kernel, const tri_op_call *call)
     const tri_gpu_gemm_args args = {
         .a = gathered(tri_gpu_input(kernel, call, 0), TRI_GPU_PATCHES, s.in * s.c, s.channels),
         .b = gathered(f32(call->param[0]), TRI_GPU_TAPS, 0, s.units * s.channels * s.taps),
-        .c = grouped(operand(tri_gpu_output(kernel, call), s.out * s.d, s.d, 1), s.units),
+        .c = grouped(tri_gpu_operand_make(tri_gpu_output(kernel, call), s.out * s.d, s.d, 1), s.units),
         .m = (int)s.out,
         .n = (int)s.units,
         .k = (int)(s.taps * s.channels),
@@ -359,9 +354,9 @@ static void conv_weights(const tri_kernel *kernel, const tri_op_call *call, cons
 {
     const int64_t row = s->channels * s->taps;
     const tri_gpu_gemm_args args = {
-        .a = grouped(operand(tri_gpu_doutput(kernel, call), s->out * s->d, 1, s->d), s->units),
+        .a = grouped(tri_gpu_operand_make(tri_gpu_doutput(kernel, call), s->out * s->d, 1, s->d), s->units),
         .b = gathered(tri_gpu_input(kernel, call, 0), TRI_GPU_PATCHES_DW, s->in * s->c, s->channels),
-        .c = grouped(operand(f32(call->scratch), s->d * row, row, 1), s->units * row),
+        .c = grouped(tri_gpu_operand_make(f32(call->scratch), s->d * row, row, 1), s->units * row),
         .m = (int)s->units,
         .n = (int)row,
         .k = (int)s->out,
@@ -384,7 +379,7 @@ static void conv_backward(const tri_kernel *kernel, const tri_op_call *call)
         const tri_gpu_gemm_args args = {
             .a = gathered(tri_gpu_doutput(kernel, call), TRI_GPU_PATCHES_DY, s.out * s.d, s.units),
             .b = gathered(f32(call->param[0]), TRI_GPU_TAPS_BACK, 0, s.units * s.channels * s.taps),
-            .c = grouped(operand(tri_gpu_dinput(kernel, call, 0), s.in * s.c, s.c, 1), s.channels),
+            .c = grouped(tri_gpu_operand_make(tri_gpu_dinput(kernel, call, 0), s.in * s.c, s.c, 1), s.channels),
             .m = (int)s.in,
             .n = (int)s.channels,
             .k = (int)(s.taps * s.units),

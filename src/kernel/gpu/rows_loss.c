@@ -125,11 +125,6 @@ typedef struct vocab_plan {
     int64_t rounded, slopes, logits, dx, leaves, total;
 } vocab_plan;
 
-static int64_t half_count(const tri_op_desc *desc, int64_t count)
-{
-    return desc->input_dtype[0] == TRI_F32 ? 0 : tri_align_count((count + 1) / 2);
-}
-
 static vocab_plan plan_make(const tri_op_desc *desc)
 {
     vocab_plan p = {.words = desc->param[0].dim[0], .width = desc->param[0].dim[1], .rows = target_rows(desc)};
@@ -138,17 +133,12 @@ static vocab_plan plan_make(const tri_op_desc *desc)
     const int64_t fits = LOGITS / tri_int64_max(p.rows, 1) / 64 * 64, shards = desc->max_shards;
     p.part = tri_int64_min(p.words, tri_int64_max(fits, LEAST_PART));
     p.rounded = (int64_t)(state_nbytes(desc) / sizeof(float));
-    p.slopes = p.rounded + half_count(desc, p.part * p.width);
-    p.logits = p.slopes + half_count(desc, p.rows * shards * p.part);
+    p.slopes = p.rounded + tri_gpu_half_count(desc->input_dtype[0], p.part * p.width);
+    p.logits = p.slopes + tri_gpu_half_count(desc->input_dtype[0], p.rows * shards * p.part);
     p.dx = p.logits + tri_align_count(p.rows * shards * p.part);
     p.leaves = p.dx + tri_align_count(p.rows * shards * p.width);
     p.total = p.leaves + shards * p.part * p.width;
     return p;
-}
-
-static tri_gpu_operand operand(tri_gpu_value value, int64_t shard_stride, int64_t row, int64_t column)
-{
-    return (tri_gpu_operand){.value = value, .shard_stride = shard_stride, .row = row, .column = column};
 }
 
 /* Words [first, first + width) of those here. */
@@ -180,9 +170,9 @@ static vocab_part part_make(const tri_kernel *kernel, const tri_op_call *call, c
 static tri_gpu_gemm_args part_logits(const vocab_part *v)
 {
     const int64_t c = v->p->width, rows = v->p->rows;
-    return (tri_gpu_gemm_args){.a = operand(v->x, rows * c, c, 1),
-                               .b = operand(v->w, 0, c, 1),
-                               .c = operand(v->logits, rows * v->width, v->width, 1),
+    return (tri_gpu_gemm_args){.a = tri_gpu_operand_make(v->x, rows * c, c, 1),
+                               .b = tri_gpu_operand_make(v->w, 0, c, 1),
+                               .c = tri_gpu_operand_make(v->logits, rows * v->width, v->width, 1),
                                .m = (int)rows,
                                .n = (int)v->width,
                                .k = (int)c,
@@ -193,9 +183,9 @@ static tri_gpu_gemm_args part_logits(const vocab_part *v)
 static tri_gpu_gemm_args part_input(const vocab_part *v)
 {
     const int64_t c = v->p->width, rows = v->p->rows;
-    return (tri_gpu_gemm_args){.a = operand(v->slopes, rows * v->width, v->width, 1),
-                               .b = operand(v->w, 0, 1, c),
-                               .c = operand(v->dx, rows * c, c, 1),
+    return (tri_gpu_gemm_args){.a = tri_gpu_operand_make(v->slopes, rows * v->width, v->width, 1),
+                               .b = tri_gpu_operand_make(v->w, 0, 1, c),
+                               .c = tri_gpu_operand_make(v->dx, rows * c, c, 1),
                                .m = (int)rows,
                                .n = (int)c,
                                .k = (int)v->width,
@@ -207,9 +197,9 @@ static tri_gpu_gemm_args part_input(const vocab_part *v)
 static tri_gpu_gemm_args part_leaves(const vocab_part *v)
 {
     const int64_t c = v->p->width, rows = v->p->rows;
-    return (tri_gpu_gemm_args){.a = operand(v->slopes, rows * v->width, 1, v->width),
-                               .b = operand(v->x, rows * c, 1, c),
-                               .c = operand(v->leaves, v->width * c, c, 1),
+    return (tri_gpu_gemm_args){.a = tri_gpu_operand_make(v->slopes, rows * v->width, 1, v->width),
+                               .b = tri_gpu_operand_make(v->x, rows * c, 1, c),
+                               .c = tri_gpu_operand_make(v->leaves, v->width * c, c, 1),
                                .m = (int)v->width,
                                .n = (int)c,
                                .k = (int)rows,
@@ -249,7 +239,7 @@ static tri_status vocab_plan_row(const tri_op_desc *desc, tri_kernel *kernel)
 static void make_logits(const tri_kernel *kernel, const tri_op_call *call, const vocab_part *v)
 {
     const tri_gpu_gemm_args args = part_logits(v);
-    if (half_count(&kernel->desc, 1) > 0) {
+    if (kernel->desc.input_dtype[0] != TRI_F32) {
         const float *const w = (const float *)call->param[0] + v->first * v->p->width;
         tri_gpu_cast(tri_gpu_queue_of(call->device), v->w, tri_gpu_value_make(w, TRI_F32), v->width * v->p->width);
     }

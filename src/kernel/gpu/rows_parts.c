@@ -1,31 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * rows_parts.c: rows of the ops around layers in parts: share_parts, sum_parts, gather_tokens, spread_tokens.
- *
- * What ranks exchange goes through the host's memory: copied there, exchanged as the reference does, copied back.
  */
 #include "kernel/gpu/rows.h"
 
 static size_t nbytes_of(int64_t count, tri_dtype dtype)
 {
     return (size_t)count * tri_dtype_nbytes(dtype);
-}
-
-void tri_gpu_ranks_sum(const tri_op_call *call, void *data, int64_t count, tri_dtype dtype)
-{
-    tri_device_to_host(call->device, call->host, data, nbytes_of(count, dtype));
-    tri_ranks_sum(call, call->host, count, dtype);
-    tri_device_from_host(call->device, data, call->host, nbytes_of(count, dtype));
-}
-
-void tri_gpu_ranks_gather(const tri_kernel *kernel, const tri_op_call *call, const void *in, void *out, int64_t count,
-                          tri_dtype dtype)
-{
-    const size_t nbytes = nbytes_of(count, dtype);
-    char *const mine = (char *)call->host + nbytes * (size_t)kernel->desc.attr.rank;
-    tri_device_to_host(call->device, mine, in, nbytes);
-    tri_ranks_gather(call, mine, call->host, count, dtype);
-    tri_device_from_host(call->device, out, call->host, nbytes * (size_t)kernel->desc.attr.ranks);
 }
 
 static bool one_type(const tri_op_desc *desc)
