@@ -242,17 +242,10 @@ static bool keeps_target(const tri_loader *loader)
 
 /* --- twins of slots --- */
 
-static void *host_alloc(const tri_loader *loader, size_t nbytes)
+/* Which can copy from a slot: of the host alone, without twins. */
+static const tri_device *copier_of(const tri_loader *loader)
 {
-    return loader->device ? tri_device_host_alloc(loader->device, nbytes) : tri_alloc_bulk(nbytes);
-}
-
-static void host_free(const tri_loader *loader, void *memory)
-{
-    if (loader->device)
-        tri_device_host_free(loader->device, memory);
-    else
-        tri_free(memory);
+    return loader->device ? loader->device : tri_device_host();
 }
 
 /* The caller has queued all that reads the slot it had. */
@@ -292,8 +285,10 @@ static tri_status make_slots(tri_loader *loader, const tri_data_config *config)
         slot->rows = alloc_array(setup->shard_count, sizeof(*slot->rows));
         slot->first_sample = alloc_array(setup->shard_count, sizeof(*slot->first_sample));
         slot->marks = alloc_array(tile_count(loader), sizeof(*slot->marks));
-        slot->input = keeps_input(loader) ? host_alloc(loader, input) : NULL;
-        slot->target = keeps_target(loader) ? host_alloc(loader, (size_t)rows * loader->target_nbytes) : NULL;
+        slot->input = keeps_input(loader) ? tri_device_host_alloc(copier_of(loader), input) : NULL;
+        slot->target = keeps_target(loader)
+                           ? tri_device_host_alloc(copier_of(loader), (size_t)rows * loader->target_nbytes)
+                           : NULL;
         slot->indices = mixes(loader) ? alloc_array(rows, sizeof(*slot->indices)) : NULL;
         if (slot->rows == NULL || slot->first_sample == NULL || slot->marks == NULL ||
             (slot->indices == NULL && mixes(loader)) || (slot->input == NULL && keeps_input(loader)) ||
@@ -683,6 +678,7 @@ void tri_loader_seek(tri_loader *loader, int64_t step)
     int64_t number = step - loader->setup.first_step;
     tri_mutex_lock(&loader->mutex);
     TRI_ASSERT(number >= loader->taken);
+    slot_return(loader); /* its thread may fill that one next */
     loader->taken = number;
     if (loader->made < number)
         loader->made = number;
@@ -735,8 +731,8 @@ void tri_loader_close(tri_loader *loader)
         tri_free(loader->slots[i].first_sample);
         tri_free(loader->slots[i].marks);
         tri_free(loader->slots[i].indices);
-        host_free(loader, loader->slots[i].input);
-        host_free(loader, loader->slots[i].target);
+        tri_device_host_free(copier_of(loader), loader->slots[i].input);
+        tri_device_host_free(copier_of(loader), loader->slots[i].target);
         if (loader->device)
             tri_twin_free(loader->device, &loader->slots[i].twin);
     }

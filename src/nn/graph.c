@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * graph.c: runs a compiled graph forward: an array of kernels, walked once. Nothing is allocated here.
+ * graph.c: runs a compiled graph forward: an array of kernels, walked once. Nothing is allocated here,
+ * but for a batch that the host alone has (array_bring()).
  */
 #include <string.h>
 
@@ -99,6 +100,23 @@ static tri_status check_batch(const tri_graph *graph, const tri_batch *batch, bo
     if (!graph->config.training)
         return tri_fail(TRI_EINVAL, "graph: compiled for forward only, cannot train");
     return graph->config.slots > 0 ? TRI_OK : tri_graph_check_parts(graph, batch->shards);
+}
+
+static const void *shifted(const void *array, size_t nbytes)
+{
+    return array ? (const char *)array + nbytes : NULL;
+}
+
+tri_batch tri_batch_part(const tri_batch *all, int64_t first, int64_t count, size_t input_nbytes, size_t target_nbytes)
+{
+    const size_t input = (size_t)first * input_nbytes, target = (size_t)first * target_nbytes;
+    return (tri_batch){.shards = (int)count,
+                       .rows = all->rows + first,
+                       .first_sample = all->first_sample + first,
+                       .input = shifted(all->input, input),
+                       .target = shifted(all->target, target),
+                       .input_there = shifted(all->input_there, input),
+                       .target_there = shifted(all->target_there, target)};
 }
 
 /* Copies one array of the batch to the slot's place in memory of the device, which is allocated when it is first

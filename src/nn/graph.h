@@ -46,6 +46,9 @@ typedef struct tri_batch {
     const void *input_there, *target_there; /* the same in memory of the store's device; NULL: the host's is copied */
 } tri_batch;
 
+/* Shards [first, first + count) of a batch; bytes of a shard: tri_graph_batch_nbytes(). */
+tri_batch tri_batch_part(const tri_batch *all, int64_t first, int64_t count, size_t input_nbytes, size_t target_nbytes);
+
 /* Where the gradients of the next runs go: grads[p] is a flat array (tri_params_grad_count() and the tail) for part p
  * of their shards. The parts lie in order, without gaps, first counted from the run's first shard. Both arrays are
  * copied, the gradients' memory is borrowed until the next call. Needed before a forward with training = true (batch

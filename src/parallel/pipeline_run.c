@@ -219,25 +219,17 @@ static tri_status last_go_down(pipe_run *run, pipe_chunk *chunk, const pipe_micr
 
 /* --- actions --- */
 
-static const void *shifted(const void *array, size_t nbytes)
-{
-    return array ? (const char *)array + nbytes : NULL;
-}
-
 static tri_batch micro_batch(const pipe_run *run, const pipe_chunk *chunk, const pipe_micro *micro)
 {
     size_t input_nbytes, target_nbytes;
     tri_graph_batch_nbytes(chunk->graph, &input_nbytes, &target_nbytes);
     const tri_span *span = tri_graph_span(chunk->graph);
-    const tri_batch *all = run->batch;
-    const size_t input = (size_t)micro->first * input_nbytes, target = (size_t)micro->first * target_nbytes;
-    return (tri_batch){.shards = (int)micro->count,
-                       .rows = all->rows + micro->first,
-                       .first_sample = all->first_sample + micro->first,
-                       .input = shifted(span->has_input ? all->input : NULL, input),
-                       .target = shifted(span->has_target ? all->target : NULL, target),
-                       .input_there = shifted(span->has_input ? all->input_there : NULL, input),
-                       .target_there = shifted(span->has_target ? all->target_there : NULL, target)};
+    tri_batch all = *run->batch;
+    if (!span->has_input)
+        all.input = all.input_there = NULL;
+    if (!span->has_target)
+        all.target = all.target_there = NULL;
+    return tri_batch_part(&all, micro->first, micro->count, input_nbytes, target_nbytes);
 }
 
 static void chunk_enter(const pipe_chunk *chunk, int micro)

@@ -6,6 +6,7 @@
  * copied to them beside the backward pass once that has completed it, and its sum back when it is asked for; weights
  * that moved go to the twin before they are published, and those that come are copied to the device when a kernel first
  * reads them. The strategy hears of a gradient in finish, when its copy is there: on all ranks behind the same calls.
+ * Where it has no arrays (zero2, zero3) gradients pass through rooms, and it hears of the oldest when all are full.
  */
 #include <stdio.h>
 #include <string.h>
@@ -280,6 +281,13 @@ static void tail_take(const sync_staged *staged, float *const *to)
     }
 }
 
+/* Not one that the driver cannot copy beside kernels: copy_take() copies it then. When the strategy hears of it must
+ * not depend on what the driver of one rank refuses. */
+static bool is_queued(const sync_staged *staged, const staged_copy *copy)
+{
+    return staged->pinned || copy->room || copy->number == tri_params_tail(staged->params);
+}
+
 /* Queues the copy of a gradient behind the kernels that make it. */
 static void copy_queue(sync_staged *staged, staged_copy *copy)
 {
@@ -289,7 +297,7 @@ static void copy_queue(sync_staged *staged, staged_copy *copy)
     const int64_t count = tail ? TRI_TAIL_STOP : entry_of(params, copy->number)->count;
     float *const *const arrays = staged->base.inner->grads;
     copies_follow(staged);
-    for (int p = 0; p < staged->part_count; p++) {
+    for (int p = 0; p < staged->part_count && is_queued(staged, copy); p++) {
         float *to = tail ? staged->tails + p * TRI_TAIL_STOP : copy->room ? copy->room + p * staged->room_count : NULL;
         tri_device_copy_out(staged->device, to ? to : arrays[p] + first, staged->base.grads[p] + first,
                             (size_t)count * sizeof(float));
@@ -305,14 +313,20 @@ static tri_status copy_take(sync_staged *staged, const staged_copy *copy)
         return TRI_OK;
     tri_device_event_wait(staged->device, copy->there);
     const bool tail = copy->number == tri_params_tail(staged->params);
-    if (!tail && !copy->room)
+    if (!tail && !copy->room && staged->pinned)
         return TRI_OK;
     TRI_TRY(places_find(staged, copy->number, to));
-    if (tail)
+    if (tail) {
         tail_take(staged, to);
-    for (int p = 0; !tail && p < staged->part_count; p++)
-        memcpy(to[p], copy->room + p * staged->room_count,
-               (size_t)entry_of(staged->params, copy->number)->count * sizeof(float));
+        return TRI_OK;
+    }
+    const size_t nbytes = (size_t)entry_of(staged->params, copy->number)->count * sizeof(float);
+    const int64_t first = tri_params_grad_first(staged->params, copy->number);
+    for (int p = 0; p < staged->part_count; p++)
+        if (copy->room)
+            memcpy(to[p], copy->room + p * staged->room_count, nbytes);
+        else
+            tri_device_to_host(staged->device, to[p], staged->base.grads[p] + first, nbytes);
     return TRI_OK;
 }
 
@@ -576,13 +590,10 @@ static tri_status copies_make(sync_staged *staged, size_t nbytes)
     if (staged->alone)
         return TRI_OK;
     arrays_pin(staged, nbytes);
-    if (staged->pinned)
+    if (staged->base.inner->grads)
         return TRI_OK;
-    for (int e = 0; e < params->entry_count; e++)
-        staged->room_count =
-            params->entries[e].count > staged->room_count ? params->entries[e].count : staged->room_count;
-    staged->gradient_rooms =
-        tri_device_host_alloc(staged->device, ROOMS * parts * (size_t)staged->room_count * sizeof(float));
+    staged->room_count = (int64_t)(room_nbytes(params) / sizeof(float));
+    staged->gradient_rooms = tri_device_host_alloc(staged->device, ROOMS * parts * room_nbytes(params));
     return staged->gradient_rooms ? TRI_OK : TRI_ENOMEM;
 }
 
@@ -591,6 +602,8 @@ void tri_sync_staged_memory(const tri_sync_ops *ops, const tri_sync_setup *setup
     const tri_params *params = setup->params;
     const size_t held = (size_t)tri_params_held(params) * sizeof(float);
     bytes->host = bytes->gradients;
+    if (ops->spread >= TRI_SPREAD_GRADIENTS && !setup->whole_gradients) /* no arrays of the host: rooms on their way */
+        bytes->host += ROOMS * (size_t)setup->part_count * room_nbytes(params);
     if (ops->publish)
         bytes->host += bytes->weights; /* the twin's, and of what is spread what comes from others */
     if (params->share)                 /* those that come are pinned on their way */

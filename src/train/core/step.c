@@ -85,21 +85,15 @@ static double waited(tri_job *job)
     return seconds;
 }
 
-static const void *shifted(const void *array, size_t nbytes)
-{
-    return array ? (const char *)array + nbytes : NULL;
-}
-
 tri_batch tri_job_batch(const tri_job *job, const tri_loader_batch *loaded, int64_t first, int64_t count)
 {
-    const size_t input = (size_t)first * job->input_nbytes, target = (size_t)first * job->target_nbytes;
-    return (tri_batch){.shards = (int)count,
-                       .rows = loaded->rows + first,
-                       .first_sample = loaded->first_sample + first,
-                       .input = shifted(loaded->input, input),
-                       .target = shifted(loaded->target, target),
-                       .input_there = shifted(loaded->input_there, input),
-                       .target_there = shifted(loaded->target_there, target)};
+    const tri_batch all = {.rows = loaded->rows,
+                           .first_sample = loaded->first_sample,
+                           .input = loaded->input,
+                           .target = loaded->target,
+                           .input_there = loaded->input_there,
+                           .target_there = loaded->target_there};
+    return tri_batch_part(&all, first, count, job->input_nbytes, job->target_nbytes);
 }
 
 /* Forward and backward over the shards [first, first + count) of this rank's batch; grads[p] gets the sum of parts[p]
