@@ -117,9 +117,23 @@ static void print_state(const tri_cuda_card *card)
         return;
     const tri_card_figures *now = &health.figures;
     const char *slow = tri_card_slow_reason(health.slow_reasons);
-    printf("            at %s: %.1f GiB taken, %.0f %% busy, %.0f W, %.0f degrees, %.0f MHz", card->place,
-           now->memory_used_bytes / (1 << 30), 100 * now->utilization_ratio, now->power_watts, now->temperature_celsius,
-           now->sm_clock_hertz / 1e6);
+    const struct {
+        double value;
+        const char *format;
+    } figures[] = {{now->memory_used_bytes / (1 << 30), "%.1f GiB taken"},
+                   {100 * now->utilization_ratio, "%.0f %% busy"},
+                   {now->power_watts, "%.0f W"},
+                   {now->temperature_celsius, "%.0f degrees"},
+                   {now->sm_clock_hertz / 1e6, "%.0f MHz"}};
+    const char *between = ": ";
+    printf("            at %s", card->place);
+    for (size_t i = 0; i < TRI_COUNT_OF(figures); i++) {
+        if (isnan(figures[i].value))
+            continue;
+        fputs(between, stdout);
+        printf(figures[i].format, figures[i].value);
+        between = ", ";
+    }
     if (now->ecc_uncorrected_total > 0)
         printf(", %.0f uncorrected memory errors", now->ecc_uncorrected_total);
     printf(slow ? ", slowed down by %s\n" : "\n", slow);

@@ -73,7 +73,7 @@ static tri_status print_head(const tri_layouts *layouts, bool described, tri_str
                                : cluster->cards ? "estimated by the clock of their cards"
                                                 : "measured"));
     if (cluster->crowd > 1)
-        TRI_TRY(tri_string_appendf(out, ", %.3g to a core", cluster->crowd));
+        TRI_TRY(tri_string_appendf(out, ", %.3g to a %s", cluster->crowd, cluster->cards ? "card" : "core"));
     if (isfinite(layouts->plan.memory_limit))
         TRI_TRY(tri_string_appendf(out, "; each may take %s", print_nbytes(layouts->plan.memory_limit, limit)));
     if (layouts->models.estimated && !cluster->cards)

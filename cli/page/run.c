@@ -120,6 +120,7 @@ static void rank_line_seen(void *arg, const tri_metrics_line *line)
         TRI_PAGE_RANK_COLUMNS(VALUE)
 #undef VALUE
     };
+    at->rank->has_card = false;
 #define READ(name)                                                                                                     \
     at->rank->card.name = tri_metrics_line_real(line, "gpu_" #name);                                                   \
     at->rank->has_card = at->rank->has_card || !isnan(at->rank->card.name);

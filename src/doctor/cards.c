@@ -16,7 +16,7 @@
 tri_status tri_machine_cards_read(tri_machine *machine)
 {
     int driver, count = 0;
-    tri_cuda_card none;
+    tri_cuda_card cuda[MOST_CARDS];
     tri_card_health *cards = tri_alloc_zero(MOST_CARDS, sizeof(*cards));
     if (!cards)
         return TRI_ENOMEM;
@@ -25,8 +25,11 @@ tri_status tri_machine_cards_read(tri_machine *machine)
         if (!tri_vector_push(&machine->cards, &cards[i]))
             status = TRI_ENOMEM;
     tri_free(cards);
-    if (machine->cards.count > 0 && tri_cuda_cards(&none, 0, &count, &driver) != TRI_OK)
+    if (machine->cards.count > 0 && tri_cuda_cards(cuda, MOST_CARDS, &count, &driver) != TRI_OK)
         snprintf(machine->cards_refused, sizeof(machine->cards_refused), "%s", tri_last_error());
+    for (int i = 0; i < count && machine->cards.count > 0 && !machine->cards_refused[0]; i++)
+        if (tri_cuda_card_check(&cuda[i], i) != TRI_OK)
+            snprintf(machine->cards_refused, sizeof(machine->cards_refused), "%s", tri_last_error());
     return status == TRI_ENOMEM ? status : TRI_OK;
 }
 
@@ -48,6 +51,12 @@ static void __attribute__((format(printf, 2, 3))) found_add(tri_finding *finding
     va_end(args);
 }
 
+static void figure_add(tri_finding *finding, double value, const char *unit)
+{
+    if (!isnan(value))
+        found_add(finding, "%.0f %s", value, unit);
+}
+
 void tri_check_card_driver(const tri_machine *machine, tri_finding *finding)
 {
     const tri_card_health *first = card_at(machine, 0);
@@ -56,7 +65,7 @@ void tri_check_card_driver(const tri_machine *machine, tri_finding *finding)
         finding->result = TRI_RESULT_FAIL;
         TRI_FINDING_SET(finding->found, "%s %s: %s", first->driver, first->name, machine->cards_refused);
         TRI_FINDING_SET(finding->fix,
-                        "nvidia-smi     # its head line has driver and CUDA version: install a newer driver");
+                        "nvidia-smi     # driver, CUDA version and cards: want a newer one of what is old");
         return;
     }
     TRI_FINDING_SET(finding->found, "%zu of %s, driver %s", machine->cards.count, first->name, first->driver);
@@ -96,8 +105,10 @@ void tri_check_card_clocks(const tri_machine *machine, tri_finding *finding)
         if (!reason)
             continue;
         finding->result = TRI_RESULT_WARN;
-        found_add(finding, "card %zu: slowed down by %s, %.0f MHz, %.0f degrees, %.0f W", i, reason,
-                  card->figures.sm_clock_hertz / 1e6, card->figures.temperature_celsius, card->figures.power_watts);
+        found_add(finding, "card %zu: slowed down by %s", i, reason);
+        figure_add(finding, card->figures.sm_clock_hertz / 1e6, "MHz");
+        figure_add(finding, card->figures.temperature_celsius, "degrees");
+        figure_add(finding, card->figures.power_watts, "W");
         TRI_FINDING_SET(finding->fix,
                         "nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER -i %zu     # then cooling, supply", i);
     }
@@ -110,7 +121,13 @@ void tri_check_card_users(const tri_machine *machine, tri_finding *finding)
     TRI_FINDING_SET(finding->wanted, "no other process on a card");
     for (size_t i = 0; i < machine->cards.count; i++) {
         const tri_card_health *card = card_at(machine, i);
-        for (int u = 0; u < card->user_count && u < TRI_CARD_USERS; u++) {
+        if (card->user_count > TRI_CARD_USERS) { /* who they are did not fit */
+            finding->result = TRI_RESULT_NOTE;
+            found_add(finding, "card %zu: %d processes", i, card->user_count);
+            TRI_FINDING_SET(finding->fix, "nvidia-smi -i %zu     # they take memory and time of the card", i);
+            continue;
+        }
+        for (int u = 0; u < card->user_count; u++) {
             finding->result = TRI_RESULT_NOTE;
             found_add(finding, "card %zu: process %d", i, card->users[u].pid);
             if (!isnan(card->users[u].nbytes))

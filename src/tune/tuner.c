@@ -72,10 +72,11 @@ static tri_status memory_find(const tri_sweep *sweep, const char *const *words, 
         memory = (tri_job_memory){0};
     if (status == TRI_OK)
         *nbytes = workers * (double)tri_job_memory_host(&memory);
-    if (status == TRI_OK && memory.card)
+    if (status == TRI_OK)
         status = tri_card_free(&config, workers, slots);
-    if (status == TRI_OK && memory.card)
-        *slots *= TRI_CARD_SHARE / (double)tri_job_memory_nbytes(&memory); /* all trials begin at the first card */
+    if (status == TRI_OK && isfinite(*slots)) /* all trials begin at the first card */
+        *slots = memory.card ? *slots * TRI_CARD_SHARE / (double)tri_job_memory_nbytes(&memory)
+                             : 1; /* layouts that trials choose: not known what they need */
     tri_config_fini(&config);
     return status;
 }

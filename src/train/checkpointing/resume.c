@@ -165,10 +165,10 @@ static void kernels_check(tri_job *job, const char *path, const tri_checkpoint_m
     if (!manifest->kernels[0] || strcmp(manifest->kernels, kernels) == 0 ||
         job->config.train.kernels == TRI_KERNELS_REFERENCE)
         return;
-    tri_log(
-        TRI_LOG_WARN,
-        "%s was made with other kernels (%s) than these (%s): the run is not reproducible (train.isa, train.device)",
-        path, manifest->kernels, kernels);
+    tri_log(TRI_LOG_WARN,
+            "%s was made with other kernels (%s) than these (%s): the run is not reproducible (train.isa, "
+            "train.device, train.kernels)",
+            path, manifest->kernels, kernels);
     snprintf(job->bits, sizeof(job->bits), "not reproducible (resumed with other kernels)");
 }
 

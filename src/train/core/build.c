@@ -267,6 +267,8 @@ tri_status tri_job_configure(tri_job *job, const tri_job_setup *setup)
     TRI_TRY(tri_features_configure(job));
     TRI_TRY(tri_config_check(&job->config, job->world));
     TRI_TRY(device_open(job));
+    if (job->config.train.kernels == TRI_KERNELS_CUDA) /* on a card the same as cpu: one word for hashes and resumes */
+        job->config.train.kernels = TRI_KERNELS_CPU;
     TRI_TRY(tri_job_isa_settle(job, setup->resume));
     TRI_TRY(tri_checkpoint_levels_settle(&job->config.checkpoint));
     TRI_TRY(tri_job_servers_find(job, setup->servers));
@@ -330,7 +332,7 @@ tri_status tri_job_build(tri_job *job, const tri_job_setup *setup)
     if (status == TRI_OK && job->rank == 0 && !tri_job_follows(job) && (setup->run_folder || setup->resume))
         status = identify(job, dataset);
     if (status == TRI_OK)
-        status = tri_job_card_check(job, setup->model, &dataset->info);
+        status = tri_features_fit(job, setup->model, &dataset->info);
     if (status == TRI_OK)
         status = tri_job_build_model(job, setup->model, &dataset->info);
     if (status == TRI_OK)

@@ -24,8 +24,21 @@ typedef struct tri_card_crew {
 } tri_card_crew;
 /* The card of this rank. Collective over comm (NULL: alone), each rank with its device. */
 tri_status tri_card_meet(tri_comm *comm, const tri_device *device, tri_card_crew *crew);
-/* Before a run allocates on a card: what it needs there is free, or all ranks fail with the same line. Collective; does
- * nothing without cards. given: a program's model, or NULL. */
-tri_status tri_job_card_check(tri_job *job, const tri_model *given, const tri_dataset_info *info);
+
+/* What each rank says to all, for those who ask for more than a crew. */
+enum {
+    TRI_FACT_PLACE,
+    TRI_FACT_FREE,
+    TRI_FACT_WEIGHTS,
+    TRI_FACT_GRADIENTS,
+    TRI_FACT_OPTIMIZER,
+    TRI_FACT_ACTIVATIONS,
+    TRI_FACT_NEEDED,
+    TRI_FACT_COUNT
+};
+/* needed: bytes that this rank's arrays take there, by `memory`. facts: those of all ranks (tri_free). Collective. */
+tri_status tri_card_facts(tri_comm *comm, const tri_device *device, const tri_job_memory *memory, size_t needed,
+                          int64_t **facts, int *count);
+tri_card_crew tri_card_crew_of(const int64_t *facts, int count, int rank);
 
 #endif

@@ -70,6 +70,12 @@ void tri_features_restart(tri_job *job)
     EACH(restart, job);
 }
 
+tri_status tri_features_fit(tri_job *job, const tri_model *model, const tri_dataset_info *info)
+{
+    EACH_TRY(fits, job, model, info);
+    return TRI_OK;
+}
+
 tri_status tri_features_plan(tri_job *job, const tri_model *model, const tri_dataset_info *info)
 {
     EACH_TRY(plan, job, model, info);

@@ -67,6 +67,9 @@ typedef struct tri_feature {
     void (*restart)(tri_job *job);
     /* The graph is there, of `model` or of the configuration's (NULL). Elastic: in each generation. */
     tri_status (*plan)(tri_job *job, const tri_model *model, const tri_dataset_info *info);
+    /* The device is open, and nothing lies there yet: what the run needs has room, or all ranks fail alike. Before
+     * plan; of an elastic run in the first generation. model: a program's, or NULL. Collective. */
+    tri_status (*fits)(tri_job *job, const tri_model *model, const tri_dataset_info *info);
     /* With parameter servers: the strategy is there, and no server was asked for anything yet. */
     void (*servers_begin)(tri_job *job);
     /* The ranks are known, and the weights are those after job->step. Elastic: in each generation. */
@@ -178,6 +181,7 @@ tri_status tri_features_configure(tri_job *job);
 tri_status tri_features_open(tri_job *job);
 void tri_features_restart(tri_job *job);
 tri_status tri_features_plan(tri_job *job, const tri_model *model, const tri_dataset_info *info);
+tri_status tri_features_fit(tri_job *job, const tri_model *model, const tri_dataset_info *info);
 void tri_features_servers_begin(tri_job *job);
 tri_status tri_features_form(tri_job *job);
 tri_status tri_features_step_begin(tri_job *job);

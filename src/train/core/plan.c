@@ -83,6 +83,8 @@ static void card_memory(const tri_job *job, const tri_sync_bytes *bytes, size_t 
     if (job->graph)
         memory->activations = live - weights;
     memory->activations += samples_nbytes(job);
+    if (job->config.train.sample_every > 0) /* rank 0's copy of the weights, features/sample.c */
+        memory->activations += (size_t)job->tensors.total * sizeof(float);
 }
 
 static tri_status rank_memory(tri_job *job, size_t live, tri_job_memory *memory)

@@ -150,7 +150,7 @@ tri_status tri_job_products_meet(tri_job *job)
         snprintf(job->arithmetic, sizeof(job->arithmetic), "%s, algorithms %08x", text, (unsigned)(hash >> 32));
     else
         snprintf(job->arithmetic, sizeof(job->arithmetic), "%s", text);
-    if (status == TRI_OK && job->rank == 0 && strcmp(before, job->arithmetic) != 0)
+    if (status == TRI_OK && job->rank == 0 && !tri_job_follows(job) && strcmp(before, job->arithmetic) != 0)
         rows_tell(job, rows, count);
     tri_free(rows);
     return status;

@@ -8,6 +8,7 @@
 
 #include "train/core/servers.h"
 #include "base/log.h"
+#include "base/rng.h"
 #include "parallel/sync_ps.h"
 #include "ps/client/client.h"
 #include "train/core/dataset_info.h"
@@ -84,6 +85,8 @@ void tri_job_servers_plan(tri_job *job)
     job->servers.steps = job->config.train.epochs * job->steps_per_epoch;
     job->servers.last_step = job->steps;
     job->servers.job = job->config_hash ^ tri_job_classes_hash(job);
+    if (job->device->ops->arithmetic) /* workers of other cards push other bits */
+        job->servers.job ^= tri_rng_stream(job->device->ops->arithmetic(job->device), 0, 0);
 }
 
 tri_status tri_job_servers_start(tri_job *job)

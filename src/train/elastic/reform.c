@@ -14,7 +14,6 @@
 #include "train/checkpointing/arrays.h"
 #include "train/checkpointing/resume.h"
 #include "train/core/build.h"
-#include "train/core/card.h"
 #include "train/core/features.h"
 #include "train/core/step.h"
 #include "train/elastic/elastic.h"
@@ -194,7 +193,7 @@ tri_status tri_job_form(tri_job *job, tri_comm *comm, const tri_job_generation *
     job->elastic.given_up = job->elastic.hashed = job->elastic.behind = false;
     TRI_TRY(ranks_take(job, comm));
     if (generation->number == 1)
-        TRI_TRY(tri_job_card_check(job, NULL, &job->elastic.data->info));
+        TRI_TRY(tri_features_fit(job, NULL, &job->elastic.data->info));
     TRI_TRY(job->assignment.on ? tri_job_assignment_build(job) : store_renew(job));
     TRI_TRY(tri_job_build_graph(job));
     TRI_TRY(tri_job_products_meet(job));

@@ -69,12 +69,20 @@ static tri_status steps_print(const tri_job *job, tri_string *out)
     return tri_string_appendf(out, "%lld", (long long)job->steps);
 }
 
+/* Of a card, with the library that multiplies there. */
+static tri_status card_print(const tri_job *job, tri_string *out)
+{
+    const tri_device *device = job->device;
+    return tri_string_append(out, device->ops->arithmetic ? device->ops->arithmetic(device) : "none");
+}
+
 static const struct {
     const char *key;
     tri_status (*print)(const tri_job *job, tri_string *out);
 } facts[] = {
     {"version of trireme", version_print},
     {"oneDNN", library_print},
+    {"card", card_print},
     {"samples of the training data", samples_print},
     {"shape of a sample", sample_print},
     {"shape of a target", target_print},
