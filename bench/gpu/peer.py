@@ -4,7 +4,7 @@
 usage: peer.py VARIANT LAYERS,HEADS,WIDTH,WORDS,CONTEXT|resnet20 BATCH STEPS WARM [--cpu]
 
 VARIANT: eager, compiled, deterministic (eager with deterministic algorithms), compiled_deterministic. bf16 by autocast, attention by SDPA,
-fused AdamW; images are channels-last. Data are random and lie on the card.
+fused AdamW; images are channels-last. Data are random and in the card's memory.
 """
 import json
 import os

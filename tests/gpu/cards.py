@@ -158,15 +158,15 @@ class Cards(unittest.TestCase):
         self.assertIn(f"weights: xxh3 {LONG_HASH}", text)
         return text
 
-    def test_the_others_go_on_after_an_error_that_stays(self):
+    def test_the_other_ranks_continue_after_an_error_that_stays(self):
         text = self.faulty(cuda="sticky=TRIGGER")
         self.assertEqual(len(re.findall("cuda:0: .* failed: an illegal memory access was encountered", text)), 1, text)
 
-    def test_the_others_go_on_where_memory_is_full_when_ranks_form_again(self):
+    def test_the_other_ranks_continue_if_memory_is_full_when_ranks_form_again(self):
         text = self.faulty(kills=True, cuda="full=TRIGGER")
         self.assertEqual(len(re.findall("(?m)^error: .*cuda:0: cannot allocate .* the card's memory is full", text)), 1, text)
 
-    def test_an_xid_is_told_and_the_run_goes_on(self):
+    def test_an_xid_is_reported_and_the_run_continues(self):
         text = self.faulty(nvml="xid=63@TRIGGER")
         self.assertRegex(text, r"\[rank \d\] cuda:0 \(Emulated card at 0000:17:00.0\): Xid 63: a failing row")
         lines = [json.loads(line) for path in (self.folder / "run/ranks").glob("*.jsonl") for line in path.read_text().splitlines()]

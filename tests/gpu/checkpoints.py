@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Checkpoints that leave a card beside training: each has the weights of its own step, and a run goes on from it to those
-of a run that never stopped.
+"""Checkpoints copied from a card during training: each has the weights of its own step, and a run resumed from it ends with
+the weights of one that never stopped.
 
 usage: checkpoints.py TRIREME
 """

@@ -2,7 +2,7 @@
  *
  * fake_cuda.c: a libcuda.so.1 that runs kernels by the emulator: found by the same dlopen (LD_LIBRARY_PATH).
  *
- * Streams are lazy: work is done when somebody waits, and what streams do beside each other comes in an order that
+ * Streams are lazy: work is done when somebody waits, and work of several streams runs in an order that
  * FAKE_CUDA_SEED draws: a copy that no event orders reads too early or too late. An asynchronous copy must name pinned
  * memory of the host. It brings the kernels along, so that a program that was built without nvcc trains on it too.
  * FAKE_CUDA has faults, with commas between: no_kernels, no_card, old_driver, old_card, no_start, no_pin, no_order
@@ -76,7 +76,7 @@ static int allocations, launches;
 static _Thread_local cuda_device current;
 static size_t used; /* bytes of the card */
 
-/* What stands behind "fault=" up to the next comma, "" without one; NULL: the fault is not asked for. */
+/* The text behind "fault=" up to the next comma, "" without one; NULL: FAKE_CUDA does not name the fault. */
 static const char *value_of(const char *fault, char value[512])
 {
     const char *at = getenv("FAKE_CUDA");

@@ -177,7 +177,7 @@ nccl_result ncclCommInitRankConfig(nccl_comm *comm, int count, nccl_unique_id id
     return NCCL_IN_PROGRESS;
 }
 
-/* All are there: is a card there twice? Only the ranks on it are told. */
+/* All ranks have joined: two of them on one card get an error, the others do not. */
 static void cards_check(nccl_comm comm)
 {
     for (int r = 0; r < comm->count; r++)

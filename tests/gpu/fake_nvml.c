@@ -30,7 +30,7 @@ static struct nvml_device_object cards[CARDS] = {{0}, {1}};
 static int started;
 static unsigned long long more_errors; /* since the process began */
 
-/* What stands behind "fact" and one character, up to the next comma; NULL: it is not asked for. */
+/* The text behind "fact" and one character, up to the next comma; NULL: FAKE_NVML does not name it. */
 static const char *value_of(const char *fact, char value[512])
 {
     const char *at = getenv("FAKE_NVML");

@@ -22,7 +22,7 @@ class Tools(unittest.TestCase):
         self.addCleanup(scratch.cleanup)
         self.folder = pathlib.Path(scratch.name)
 
-    def test_a_bundle_checks_itself_where_it_was_brought(self):
+    def test_a_bundle_checks_the_machine_to_which_it_was_copied(self):
         bundle = self.folder / "bundle"
         made = run(TOOLS / "gpu_bundle", "--build", BUILD, "--most", "256", bundle)
         self.assertEqual(made.returncode, 0, made.stdout)
@@ -42,13 +42,13 @@ class Tools(unittest.TestCase):
         self.assertIn("ranks 0 and 1 are both on card GPU-face0000", rows[4][4])
         self.assertIn("412 W, 61 degrees, 1755 MHz, 2 uncorrected memory errors; doctor: gpu memory errors: card 0: 2 uncorrected", rows[0][4])
 
-    def test_a_section_that_fails_says_why_and_the_others_go_on(self):
+    def test_a_section_that_fails_says_why_and_the_others_run(self):
         done = run(TOOLS / "gpu_check", "--fake", "--build", BUILD, "0", "3", folder=self.folder, FAKE_CUDA="no_card")
         self.assertEqual(done.returncode, 1, done.stdout)
         self.assertIn("| 0 | facts | failed | 0 | the driver finds no NVIDIA card |", (self.folder / "gpu_check.md").read_text())
         self.assertIn("there is no cublasLt", done.stdout)
 
-    def test_pytorch_stands_beside_or_is_not_available(self):
+    def test_pytorch_is_compared_or_reported_as_not_available(self):
         done = run(TOOLS / "gpu_check", "--fake", "--build", BUILD, "pytorch", folder=self.folder)
         self.assertEqual(done.returncode, 0, done.stdout)
         self.assertRegex((self.folder / "gpu_check.md").read_text(),

@@ -94,7 +94,7 @@ class Chaos(elastic.Elastic):
         self.check(run, *words)
         self.assertEqual(json.loads((self.path / "tie/best/best.json").read_text())["step"], 100)  # no later one is better
 
-    def test_repairs_of_a_worker_that_was_replaced_count_anew(self):
+    def test_repairs_of_a_worker_that_was_replaced_count_again(self):
         (self.path / "faults").write_text("0 corrupt 1\n")
         run = self.start_running("limit", "-n", "3", "--elastic", "1:3", "--restarts", "9", "comm.chaos=on", "train.verify_every=1",
                                  "train.guard_limit=1", *FOR_EVER)
@@ -126,7 +126,7 @@ class Chaos(elastic.Elastic):
         self.assertRegex(done.stdout, r"s  stop +worker \d \(\d+\) +for [0-9.]+ s +next step after \d+ ms")
         run.process.send_signal(signal.SIGINT)
 
-    def test_what_was_stopped_goes_on_when_chaos_is_ended(self):
+    def test_what_was_stopped_continues_when_chaos_is_ended(self):
         (self.path / "faults").write_text("0 stop 0 60\n")
         run = self.start_running("asked", "-n", "2", "--elastic", "1:2", "comm.chaos=on", *FOR_EVER)
         pid = ranks_of(run.process.pid)[0]

@@ -64,14 +64,14 @@ class Coordinator(Elastic):
         self.assertEqual(len(printed), len(set(printed)), "a line was passed on twice")
         self.assertFalse((self.path / "run" / "launcher.journal").exists())
 
-    def test_a_run_that_ends_without_a_launcher_is_told_by_the_next_one(self):
+    def test_a_run_that_ends_without_a_launcher_is_reported_by_the_next_one(self):
         run = self.start_running("run", "-n", "2", "--elastic", "1:8")
         self.kill_launcher(run)
         self.wait_until_over()
         self.check(self.start("run", "-n", "2", "--elastic", "1:8"))
 
     @long_test
-    def test_nobody_else_writes_where_workers_go_on_alone(self):
+    def test_nobody_else_writes_where_workers_continue_alone(self):
         words = ("train.steps=30000",)
         run = self.start_running("run", "-n", "2", "--elastic", "1:8", *words)
         self.kill_launcher(run)

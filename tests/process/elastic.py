@@ -253,7 +253,7 @@ class Elastic(Runs):
         self.rough(1, 4, 8, [0.02, 0.1, 0.3])
         self.rough(2, 5, 8, [0.01, 0.2])
 
-    def test_one_that_is_asked_to_leaves_and_the_others_go_on(self):
+    def test_one_that_is_asked_to_leaves_and_the_others_continue(self):
         run = self.start_running("leave", "-n", "3", "--elastic", "2:8", *FOR_EVER)
         run.signal(0, signal.SIGTERM)
         self.assertTrue(run.wait_for("generation 2: 2 workers"), run.text())
@@ -328,7 +328,7 @@ class Elastic(Runs):
         run = self.start("few", "-n", "2", "--elastic", "2:8", "--resume", "few", *LONG)
         self.check(run, *LONG)
 
-    def test_when_all_are_killed_the_newest_checkpoint_goes_on(self):
+    def test_when_all_are_killed_the_newest_checkpoint_continues(self):
         words = ("checkpoint.every_steps=100", *FOR_EVER)
         run = self.start_running("all", "-n", "2", "--elastic", "1:8", "--restarts", "9", *words)
         while run.is_running() and not list((self.path / "all" / "checkpoints").glob("*")):

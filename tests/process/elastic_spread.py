@@ -68,7 +68,7 @@ class Slices(Spread):
             self.assertTrue(run.wait_for(": 3 workers", 1 + (rank == 0)), run.text())
         self.check_from_memory(run, "train.precision=f16", "train.steps=2000")
 
-    def test_two_partners_are_lost_and_the_newest_checkpoint_goes_on(self):
+    def test_two_partners_are_lost_and_the_newest_checkpoint_continues(self):
         words = ("parallel.sync=zero3", "checkpoint.every_steps=200")
         run = self.start_running("pair", "-n", "4", "--elastic", "2:8", *words)
         while run.is_running() and not list((self.path / "pair" / "checkpoints").glob("step-*")):
@@ -77,7 +77,7 @@ class Slices(Spread):
         self.check(run, *words)
         self.assertRegex(run.text(), r"2 of the 4 parts .* are lost .* continues from step [2-9]00, its newest checkpoint")
 
-    def test_two_partners_and_no_checkpoint_begin_the_run_anew(self):
+    def test_two_partners_and_no_checkpoint_begin_the_run_again(self):
         run = self.start_running("gone", "-n", "4", "--elastic", "2:8", "parallel.sync=zero2", "checkpoint.every_epochs=0")
         for pid in [ranks_of(run.process.pid)[rank] for rank in (0, 2)]:
             os.kill(pid, signal.SIGKILL)

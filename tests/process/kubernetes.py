@@ -325,7 +325,7 @@ class Kubernetes(unittest.TestCase):
         self.assertEqual(metrics["step"], "300") # one rank of the two tells, to the end
         self.assertGreater(float(metrics["loss"]), 0)
 
-    def test_a_controller_that_refuses_or_is_not_there_is_told_and_no_failure(self):
+    def test_a_controller_that_refuses_or_is_not_there_is_reported_and_no_failure(self):
         port, came = self.serve("another")
         found, text, _ = self.report(port)
         self.assertEqual(found, self.alone())

@@ -92,7 +92,7 @@ class Metrics(unittest.TestCase):
         cls.temporary.cleanup()
         assert code == 128 + signal.SIGTERM and left == [], (code, left, cls.run_.text)
 
-    def test_all_ranks_are_there_and_go_on(self):
+    def test_all_ranks_are_there_and_continue(self):
         before = self.run_.figures()
         self.run_.wait_for(lambda seen: seen['trireme_step{rank="1"}'] > before['trireme_step{rank="1"}'])
         seen = self.run_.figures()
@@ -335,7 +335,7 @@ class Metrics(unittest.TestCase):
         alone.end()
         self.assertIn("metrics of this worker", alone.text)
 
-    def test_wrong_addresses_are_told(self):
+    def test_wrong_addresses_are_reported(self):
         for address, words in (("here:9", "want an address"), ("70000", "want an address"), ("::1:80", "want an address"),
                                (f"{self.run_.port}", "another program may be there"), ("8.8.8.8:0", "not of this machine")):
             run = subprocess.run([TRIREME, "train", "run.yaml", "-n", "2", "--out", "wrong", "--metrics", address],

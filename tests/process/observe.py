@@ -101,7 +101,7 @@ class Observe(unittest.TestCase):
         run = self.call("train", "run.yaml", "monitor.log=xml", code=2)
         self.assertIn(b"monitor.log", run.stderr)
 
-    def test_one_id_is_in_all_that_a_run_leaves_and_stays_when_it_goes_on(self):
+    def test_one_id_is_in_all_that_a_run_leaves_and_stays_when_it_continues(self):
         run = self.call("train", "run.yaml", "-n", "2", "--out", "run", "--trace", "t.json:5-6", "train.steps=10", TRIREME_LOG="json")
         ids = {line["trace_id"] for line in self.objects(run.stdout) + self.objects(run.stderr)}
         other = json.loads((self.folder / "t.json").read_text())["otherData"]
@@ -160,7 +160,7 @@ class Observe(unittest.TestCase):
         self.assertEqual([steps[0][0] % 8, len(steps[0]), steps[0]], [0, 2, steps[1]])
         self.end(launcher)
 
-    def test_a_path_that_cannot_be_written_is_told_before_any_step(self):
+    def test_a_path_that_cannot_be_written_is_reported_before_any_step(self):
         (self.folder / "here").mkdir()
         for path, said in (("nowhere/t.json", b"nowhere/t.json cannot be written"), ("here", b"want a file, found the folder here")):
             run = self.call("train", "run.yaml", "-n", "2", "--out", "no", "--trace", f"{path}:5-9", code=2)

@@ -58,13 +58,13 @@ class Oom(unittest.TestCase):
             return subprocess.run([TRIREME, "launch", *words, "--", sys.executable, "-c", RANK, "1", manner], preexec_fn=group.join,
                                   stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=LIMIT_S)
 
-    def test_who_took_too_much_memory_is_told(self):
+    def test_who_took_too_much_memory_is_reported(self):
         done = self.launched("-n", "2")
         self.assertEqual(done.returncode, 128 + signal.SIGKILL, done.stdout)
         self.assertIn("trireme: rank 1 was killed by the kernel for want of memory (signal 9; 'trireme plan' says what a rank takes; "
                       "a smaller train.batch, or parallel.sync=zero3, takes less); stopping the others\n", done.stdout)
 
-    def test_who_was_only_killed_is_not_told_so(self):
+    def test_who_was_only_killed_is_not_reported_so(self):
         done = self.launched("-n", "2", manner="killed")
         self.assertEqual(done.returncode, 128 + signal.SIGKILL, done.stdout)
         self.assertIn("trireme: rank 1 was killed by signal 9 (Killed); stopping the others\n", done.stdout)

@@ -198,7 +198,7 @@ class Pages(unittest.TestCase):
                 page.kill()
                 os.close(config)
 
-    def test_wrong_words_are_told(self):
+    def test_wrong_words_are_reported(self):
         for words, told in ((["nowhere"], "no such folder"), ([], "want the folders"), (["live", "--token", "short"], "--token wants"),
                             (["live", "--token", "longenough", "--no-token"], "found both"), (["live", "--address", "x"], "want an address")):
             run = subprocess.run([TRIREME, "page", *words], cwd=self.folder, text=True, capture_output=True, timeout=LIMIT_S)

@@ -189,7 +189,7 @@ class Servers(unittest.TestCase):
         self.killed_run([0, 1, 2, 3, 4], 8, 0.05, 3000, 3, "ps.replicas=2")
 
     @long_test
-    def test_a_stopped_worker_is_left_out_and_goes_on_with_the_newest_step(self):
+    def test_a_stopped_worker_is_left_out_and_continues_with_the_newest_step(self):
         process = self.start(*[word.replace("STEPS", "3000") for word in LONG], "--out", "stopped", "-n", "3", "--servers", "2",
                              "ps.backup_workers=1")
         log = self.path / "stopped" / "metrics.jsonl"
@@ -255,7 +255,7 @@ class Servers(unittest.TestCase):
         self.assertRegex(said, text)
         self.assertEqual(re.findall(r"weights: xxh3 (\w+)", said), [alone], said)
 
-    def test_a_killed_server_without_a_backup_and_without_a_checkpoint_begins_the_run_anew(self):
+    def test_a_killed_server_without_a_backup_and_without_a_checkpoint_begins_the_run_again(self):
         self.goes_back([3], "there is no checkpoint in killed yet: the run starts again from step 0", "checkpoint.every_epochs=0")
 
     def test_more_servers_that_are_killed_than_hold_each_block_take_the_run_back(self):
@@ -333,7 +333,7 @@ class Servers(unittest.TestCase):
         kept = self.saved()[0] / "manifest.json"
         self.assertLessEqual(json.loads(kept.read_text())["pushes_least"], json.loads(kept.read_text())["pushes_most"])
 
-    def test_a_run_that_is_stopped_is_saved_and_goes_on(self):
+    def test_a_run_that_is_stopped_is_saved_and_continues(self):
         long = [word.replace("STEPS", "3000") for word in LONG]
         process = self.start(*long, "--out", "killed", "-n", "2", "--servers", "2", "checkpoint.every_epochs=0")
         while not has_steps(self.path / "killed"):

@@ -142,7 +142,7 @@ class Signals(unittest.TestCase):
         process.send_signal(signal.SIGTERM)
         self.ends(process, signal.SIGTERM)
 
-    def test_a_trace_is_asked_for_and_the_run_goes_on(self):
+    def test_a_trace_is_asked_for_and_the_run_continues(self):
         process = self.train(SMALL, "-n", "2")
         self.until(self.has_steps, process)
         process.send_signal(signal.SIGUSR2)

@@ -219,7 +219,7 @@ class Slurm(unittest.TestCase):
         self.assertEqual(self.hash_of(text), self.alone(), text)
         self.assertIn("4 ranks", text)
 
-    def test_a_job_that_is_stopped_saves_and_goes_on_when_it_is_queued_again(self):
+    def test_a_job_that_is_stopped_saves_and_continues_when_it_is_queued_again(self):
         job = self.queue("train.sbatch", "stopped", LONG)
         self.cluster.output("scancel", "--signal=TERM", job + ".0")
         self.cluster.wait("saving", lambda: "which is saved" in self.log("stopped"))
@@ -227,7 +227,7 @@ class Slurm(unittest.TestCase):
         self.assertIn("exit code 143", self.log("stopped"))
         self.assertEqual(self.end_of("stopped"), self.alone(LONG), self.log("stopped"))
 
-    def test_when_a_node_dies_the_workers_on_the_other_go_on(self):
+    def test_when_a_node_dies_the_workers_on_the_other_continue(self):
         self.queue("elastic.sbatch", "elastic", LONG)
         self.cluster.strike("n1")
         self.assertEqual(self.end_of("elastic"), self.alone(LONG), self.log("elastic"))

@@ -131,7 +131,7 @@ class TensorBoard(unittest.TestCase):
                         tag.split("/")[0] == "predictions" and name != "stages"):
                     self.assertTrue(at == found.get(tag), f"{name}: {tag}")
 
-    def test_a_run_goes_on_in_the_same_file_after_a_crash(self):
+    def test_a_run_continues_in_the_same_file_after_a_crash(self):
         self.train("again", "train.steps=27", "checkpoint.every_steps=10")
         for path in sorted((self.folder / "again/checkpoints").glob("step-*"))[1:]: # the run goes back to step 10
             subprocess.run(["rm", "-r", str(path)], check=True)
@@ -153,7 +153,7 @@ class TensorBoard(unittest.TestCase):
         self.assertEqual([p.name for p in (self.folder / "board").iterdir()], ["elsewhere"])
         self.assertIn("train/loss", self.points("board/elsewhere"))
 
-    def test_a_new_rank_0_goes_on_without_a_gap_or_a_point_twice(self):
+    def test_a_new_rank_0_continues_without_a_gap_or_a_point_twice(self):
         run = subprocess.Popen([TRIREME, "train", "run.yaml", "--out", "elastic", "-n", "3", "--elastic", "2:3", "train.steps=4000",
                                 "monitor.histogram_every=100", "monitor.image_every=0"], cwd=self.folder, text=True,
                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
@@ -188,7 +188,7 @@ class TensorBoard(unittest.TestCase):
         self.assertEqual(text.count("TensorBoard"), 0, text)
         self.assertIn("stopped by a signal", text)
 
-    def test_a_file_that_cannot_be_written_is_told_once_and_training_goes_on(self):
+    def test_a_file_that_cannot_be_written_is_reported_once_and_training_continues(self):
         def spoil(file):
             folder = self.folder / "folder"
             folder.mkdir()
@@ -201,7 +201,7 @@ class TensorBoard(unittest.TestCase):
                     file.unlink(missing_ok=True)
         self.told_once("lost", spoil)
 
-    def test_a_file_that_is_removed_is_told_once_and_training_goes_on(self):
+    def test_a_file_that_is_removed_is_reported_once_and_training_continues(self):
         self.told_once("removed", lambda file: file.unlink())
 
     def test_tensorboard_reads_every_kind(self):

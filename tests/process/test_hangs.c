@@ -281,7 +281,7 @@ static tri_status sum_ever(job *at, tri_comm *comm, int rank)
     return status;
 }
 
-static void a_stalled_link_is_told_from_a_stopped_rank(void **state)
+static void a_stalled_link_is_distinguished_from_a_stopped_rank(void **state)
 {
     job at = job_make(2, sum_ever);
 
@@ -414,7 +414,7 @@ int main(void)
         cmocka_unit_test(a_rank_in_user_code_is_reported_with_its_stack),
         cmocka_unit_test(different_calls_that_exchange_no_frame_are_found),
         cmocka_unit_test(a_rank_in_a_call_of_another_group_is_named_with_it),
-        cmocka_unit_test(a_stalled_link_is_told_from_a_stopped_rank),
+        cmocka_unit_test(a_stalled_link_is_distinguished_from_a_stopped_rank),
         cmocka_unit_test(who_is_only_slow_is_not_lost),
         cmocka_unit_test(a_failure_leaves_a_record_of_the_latest_calls),
         cmocka_unit_test(a_record_that_cannot_be_written_is_one_line),

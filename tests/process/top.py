@@ -236,7 +236,7 @@ class Top(unittest.TestCase):
                 self.assertEqual(os.waitstatus_to_exitcode(top.wait()), code)
                 top.is_as_before(self)
 
-    def test_it_is_stopped_and_goes_on(self):
+    def test_it_is_stopped_and_continues(self):
         top = self.open("--every", "0.1")
         ours = termios.tcgetattr(top.fd)
         for keys in ("\032", None): # ctrl-Z, and from elsewhere

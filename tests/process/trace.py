@@ -187,7 +187,7 @@ class Trace(unittest.TestCase):
         (self.folder / "wrong.json").write_text(json.dumps({**trace, "otherData": {**trace["otherData"], "workers": 0}}))
         self.assertIn("want otherData.workers", self.call("trace", "summarize", "wrong.json", code=1).stderr)
 
-    def test_what_is_wrong_is_told(self):
+    def test_what_is_wrong_is_reported(self):
         (self.folder / "bad.json").write_text("{")
         (self.folder / "other.json").write_text('{"traceEvents": []}')
         (self.folder / "pid.json").write_text('{"otherData": {"trireme_trace": 1, "ranks": 1, "from": 0, "to": 9}, '
@@ -204,7 +204,7 @@ class Trace(unittest.TestCase):
             run = self.call("train", "run.yaml", "--out", "no", "--trace", window, code=2)
             self.assertIn("FILE:FROM-TO", run.stderr)
 
-    def test_a_window_at_the_end_is_cut_and_one_behind_it_is_told(self):
+    def test_a_window_at_the_end_is_cut_and_one_behind_it_is_reported(self):
         self.call("train", "run.yaml", "-n", "2", "--out", "short", "--trace", "short.json:18-30", "train.steps=20")
         found = json.loads((self.folder / "short.json").read_text())["traceEvents"]
         self.assertEqual([(e["pid"], e["args"]["step"]) for e in found if e["name"] == "step"],

@@ -319,7 +319,7 @@ class Train(unittest.TestCase):
             out, _ = self.train("-n", "2", "train.steps=2", *args)
             self.assertIn(line, out.splitlines())
 
-    def test_what_is_kept_back_of_gradients_is_lost_in_a_resume_and_told_where_there_is_any(self):
+    def test_what_is_kept_back_of_gradients_is_lost_in_a_resume_and_reported_where_there_is_any(self):
         for name in ("bf16", "int8"):
             run = f"{self.folder.name}/{name}"
             words = (f"parallel.compress={name}", "parallel.compress_between=ranks")
@@ -341,10 +341,10 @@ class Train(unittest.TestCase):
         for name, times in (("bf16", 1.9), ("int8", 3.5), ("topk", 30), ("powersgd", 10), ("powersgd parallel.compress_residual=none", 20)):
             self.assertGreater(plain / sent(*f"parallel.compress={name}".split()), times, name)
 
-    def test_a_signal_saves_and_resume_goes_on(self):
+    def test_a_signal_saves_and_resume_continues(self):
         self.expect_stop_and_resume()
 
-    def test_ranks_that_are_apart_stop_together_and_go_on(self):
+    def test_ranks_that_are_apart_stop_together_and_continue(self):
         self.expect_stop_and_resume("parallel.sync=diloco", "parallel.local_steps=7", "parallel.outer_delay=3", "parallel.outer_fragments=2")
 
     def expect_stop_and_resume(self, *args):
@@ -422,7 +422,7 @@ class Train(unittest.TestCase):
         self.assertEqual(len(self.error_lines(process.stderr)), 1, process.stderr)
         self.assertEqual(sorted(n for n in os.listdir(f"{run}/checkpoints") if n.startswith("step-")), before)
 
-    def test_a_launcher_whose_output_and_logs_find_no_room_goes_on(self):
+    def test_a_launcher_whose_output_and_logs_find_no_room_continues(self):
         path = pathlib.Path(self.folder.name, "out")
         with open(path, "w") as file:
             process = subprocess.Popen([TRIREME, "train", str(self.config), "-n", "2", "train.epochs=100000", "train.eval_every_steps=10"],
@@ -451,7 +451,7 @@ class Train(unittest.TestCase):
         for line in path.read_text().splitlines():
             self.assertRegex(line, r"^epoch .* samples/s$")
 
-    def test_killed_while_it_saves_it_goes_on_from_a_whole_checkpoint(self):
+    def test_killed_while_it_saves_it_continues_from_a_whole_checkpoint(self):
         """kill -9 of the launcher, again and again, in a run whose ranks write their parts beside the training after each step."""
         one = self.weights()
         run = f"{self.folder.name}/killed"

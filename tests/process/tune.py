@@ -62,7 +62,7 @@ class Tune(unittest.TestCase):
     def tearDown(self):
         self.folder.cleanup()
 
-    def test_a_killed_sweep_goes_on_to_the_same_end(self):
+    def test_a_killed_sweep_continues_to_the_same_end(self):
         whole, struck = self.at / "whole", self.at / "struck"
         trireme("tune", self.at / "tpe.yaml", "--out", whole)
         tuner = subprocess.Popen([TRIREME, "tune", self.at / "tpe.yaml", "--out", struck, "--json"], text=True,

@@ -1,10 +1,13 @@
 #!/usr/bin/env python3
-"""The order of samples (docs/formats/data.md) in integers: the specification of src/data/sampler.c with data.shuffle, without blocks.
+"""The order of samples (docs/formats/data.md) in integers: what src/data/sampler.c does with data.shuffle on and blocks off.
 
-test_sampler.c pins the same numbers. N samples, global batch B, V shards; any number of workers.
+test_sampler.c checks the same numbers. N samples, batch B of all workers, V shards. Exit code 77: this machine has no libxxhash.
 """
-import ctypes, struct
-lib = ctypes.CDLL("libxxhash.so.0"); lib.XXH3_64bits.restype = ctypes.c_uint64
+import ctypes, struct, sys
+try:
+    lib = ctypes.CDLL("libxxhash.so.0"); lib.XXH3_64bits.restype = ctypes.c_uint64
+except OSError as absent:
+    print(absent); sys.exit(77)
 
 
 def xxh3(b): return lib.XXH3_64bits(b, ctypes.c_size_t(len(b)))
