@@ -170,6 +170,8 @@ static tri_status piece_join(const char *folder, const char *name, bool begins)
     tri_status status = path != NULL && target != NULL ? tri_fs_file_open(target, begins, &file) : TRI_ENOMEM;
     if (status == TRI_OK)
         status = piece_copy(path, file);
+    if (status == TRI_OK)
+        status = tri_fs_file_sync(file); /* before the piece goes: a power failure loses neither */
     tri_status closed = tri_fs_file_close(file);
     status = status == TRI_OK ? closed : status;
     if (status == TRI_OK)

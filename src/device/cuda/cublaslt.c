@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/runtime.h"
 #include "base/status.h"
 
 #define WORKSPACE_NBYTES ((size_t)32 << 20) /* as NVIDIA recommends for Hopper */
@@ -29,19 +30,29 @@ static tri_status find_calls(void *library, const char *file, tri_cublaslt_calls
     return TRI_OK;
 }
 
-tri_status tri_cublaslt_load(bool emulated, const tri_cublaslt_calls **out)
+static tri_status calls_load(bool emulated, tri_cublaslt_calls *calls)
 {
-    static tri_cublaslt_calls calls;
     for (size_t i = 0; i < TRI_COUNT_OF(files); i++) {
         const char *file = emulated ? emulated_files[i] : files[i];
         void *library = file ? dlopen(file, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE) : NULL;
         if (!library)
             continue;
-        TRI_TRY(find_calls(library, file, &calls));
-        *out = &calls;
-        return TRI_OK;
+        return find_calls(library, file, calls);
     }
     return tri_fail(TRI_EUNSUPPORTED, "there is no cublasLt (%s, %s)", files[0], files[1]);
+}
+
+tri_status tri_cublaslt_load(bool emulated, const tri_cublaslt_calls **out)
+{
+    static tri_cublaslt_calls calls;
+    static bool ready;
+    static tri_mutex mutex = {.real = PTHREAD_MUTEX_INITIALIZER};
+    tri_mutex_lock(&mutex);
+    tri_status status = ready ? TRI_OK : calls_load(emulated, &calls);
+    ready = status == TRI_OK;
+    tri_mutex_unlock(&mutex);
+    *out = &calls;
+    return status;
 }
 
 static void name_print(const tri_cublaslt_calls *calls, char text[TRI_CUBLASLT_NBYTES])

@@ -6,6 +6,7 @@
 
 #include <dlfcn.h>
 
+#include "base/runtime.h"
 #include "base/status.h"
 
 #define LIBRARY       "libcuda.so.1"
@@ -49,11 +50,19 @@ static tri_status check_driver(const tri_cuda_calls *calls)
 tri_status tri_cuda_load(const tri_cuda_calls **out)
 {
     static tri_cuda_calls calls;
-    void *library = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
-    if (!library)
-        return tri_fail(TRI_EUNSUPPORTED, "there is no NVIDIA driver (%s)", LIBRARY);
-    TRI_TRY(find_calls(library, &calls));
-    TRI_TRY(check_driver(&calls));
+    static bool ready;
+    static tri_mutex mutex = {.real = PTHREAD_MUTEX_INITIALIZER};
+    tri_status status = TRI_OK;
+    tri_mutex_lock(&mutex);
+    void *library = ready ? NULL : dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+    if (!ready && !library)
+        status = tri_fail(TRI_EUNSUPPORTED, "there is no NVIDIA driver (%s)", LIBRARY);
+    if (status == TRI_OK && !ready)
+        status = find_calls(library, &calls);
+    if (status == TRI_OK && !ready)
+        status = check_driver(&calls);
+    ready = status == TRI_OK;
+    tri_mutex_unlock(&mutex);
     *out = &calls;
-    return TRI_OK;
+    return status;
 }

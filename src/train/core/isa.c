@@ -95,13 +95,23 @@ static tri_status isa_set(tri_isa isa)
     return isa == tri_isa_now() ? TRI_OK : tri_isa_set(isa);
 }
 
+/* The best that this processor may use, or what is wanted. */
+static tri_isa isa_of(tri_isa_wanted wanted)
+{
+    return wanted >= TRI_ISA_MOST_GENERIC ? (tri_isa)(wanted - TRI_ISA_MOST_GENERIC + TRI_ISA_GENERIC) : tri_isa_best();
+}
+
+tri_status tri_config_isa_plan(const tri_config *config)
+{
+    const tri_isa isa = isa_of(config->train.isa);
+    return config->train.isa < TRI_ISA_MOST_GENERIC || isa > tri_isa_best() ? TRI_OK : isa_set(isa);
+}
+
 tri_status tri_job_isa_settle(tri_job *job, const char *resume)
 {
     const tri_isa_wanted wanted = job->config.train.isa;
     const bool native = wanted == TRI_ISA_NATIVE;
-    tri_isa isa = tri_isa_best();
-    if (wanted >= TRI_ISA_MOST_GENERIC)
-        isa = (tri_isa)(wanted - TRI_ISA_MOST_GENERIC + TRI_ISA_GENERIC);
+    tri_isa isa = isa_of(wanted);
     if (isa > tri_isa_best())
         return tri_fail(TRI_ECONFIG, "train.isa: want %s, the processor of rank %d has %s", tri_isa_wanted_word(wanted),
                         job->rank, tri_isa_name(tri_isa_best()));

@@ -18,6 +18,7 @@
 #include "parallel/compress.h"
 #include "train/core/build.h"
 #include "train/core/card.h"
+#include "train/core/isa.h"
 #include "train/core/job.h"
 
 static const char *origin_of(const tri_config *config, const char *field)
@@ -148,6 +149,7 @@ tri_status tri_layouts_find(const tri_layout_setup *given, tri_layouts *layouts)
 {
     tri_dataset *dataset = NULL;
     *layouts = (tri_layouts){0};
+    TRI_TRY(tri_config_isa_plan(given->config));
     tri_plan_wish wish = wish_of(given->config);
     if (given->config->parallel.sync == TRI_SYNC_PS)
         return tri_fail(TRI_ECONFIG, "parallel.sync ps: layouts are planned for ranks without parameter servers: want "

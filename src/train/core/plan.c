@@ -7,6 +7,7 @@
 #include "train/core/plan.h"
 #include "train/core/build.h"
 #include "train/core/features.h"
+#include "train/core/isa.h"
 #include "train/core/step.h"
 
 #define SLOTS_AUTO 3 /* of a loader, where data.prefetch says nothing (data/loader.c) */
@@ -205,6 +206,7 @@ tri_status tri_job_describe(const tri_config *config, int ranks, tri_job_memory 
                             tri_string *notes)
 {
     tri_mesh mesh;
+    TRI_TRY(tri_config_isa_plan(config));
     TRI_TRY(tri_mesh_shape(&config->parallel, ranks, &mesh));
     TRI_TRY(stage_describe(&(plan_of){.config = config, .ranks = ranks, .rank = -1}, memory, prefix, notes));
     for (int stage = 1; stage < mesh.pipeline; stage++) {
