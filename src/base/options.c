@@ -44,7 +44,8 @@ tri_status tri_option_bounds_print(const tri_option *row, tri_string *out)
     return high ? tri_string_append_real(out, row->high) : TRI_OK;
 }
 
-tri_status tri_option_words_print(const tri_option *row, const char *between, tri_string *out)
+/* Appends the words with `between` between them. */
+static tri_status option_words_print(const tri_option *row, const char *between, tri_string *out)
 {
     for (int i = 0; row->words && row->words[i]; i++)
         TRI_TRY(tri_string_appendf(out, "%s%s", i > 0 ? between : "", row->words[i]));
@@ -65,10 +66,10 @@ static tri_status append_wanted(const tri_option *row, tri_string *out)
         [TRI_OPTION_LIST] = "a list such as [a, b] of at most 1023 bytes",
     };
     if (row->type == TRI_OPTION_COUNT)
-        TRI_TRY(tri_option_words_print(row, ", ", out));
+        TRI_TRY(option_words_print(row, ", ", out));
     TRI_TRY(tri_string_append(out, texts[row->type]));
     if (row->type == TRI_OPTION_ENUM)
-        return tri_option_words_print(row, "|", out);
+        return option_words_print(row, "|", out);
     if (has_bounds(row)) {
         TRI_TRY(tri_string_append(out, ", "));
         return tri_option_bounds_print(row, out);
@@ -346,7 +347,7 @@ static tri_status append_wrapped(tri_string *out, const char *text, size_t inden
 static tri_status append_explanation(const tri_option *row, tri_string *text)
 {
     tri_string allowed = {0};
-    tri_status status = tri_option_words_print(row, "|", &allowed);
+    tri_status status = option_words_print(row, "|", &allowed);
     if (status == TRI_OK && allowed.nbytes && has_bounds(row))
         status = tri_string_append(&allowed, "|");
     if (status == TRI_OK)

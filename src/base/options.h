@@ -127,8 +127,6 @@ const tri_option *tri_options_find(const tri_option_table *table, const char *fi
 tri_status tri_options_set(const tri_option_table *table, void *config, const char *field, const char *value);
 /* The value of a word of an ENUM or COUNT, or -1 if it has no such word. */
 int tri_option_word_find(const tri_option *row, const char *word);
-/* Appends the words with `between` between them. */
-tri_status tri_option_words_print(const tri_option *row, const char *between, tri_string *out);
 /* Appends "at least 1", "0 to 1" and the like; nothing if there are no bounds. */
 tri_status tri_option_bounds_print(const tri_option *row, tri_string *out);
 /* Appends the value as a user would write it. */

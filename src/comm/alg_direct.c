@@ -258,7 +258,8 @@ static const char *subtree_cannot(const tri_call *call)
     return NULL;
 }
 
-tri_call tri_call_over_ranks(const tri_call *call)
+/* The sum over ranks that a canonical sum of whole subtrees comes to. */
+static tri_call call_over_ranks(const tri_call *call)
 {
     tri_call ranks_call = *call;
     ranks_call.op = is_scattered(call) ? TRI_COMM_REDUCE_SCATTER : TRI_COMM_ALL_REDUCE;
@@ -270,7 +271,7 @@ tri_call tri_call_over_ranks(const tri_call *call)
 
 static tri_status subtree_run(tri_call *call)
 {
-    tri_call ranks_call = tri_call_over_ranks(call);
+    tri_call ranks_call = call_over_ranks(call);
     ranks_call.algorithm = tri_algorithm_select(&ranks_call);
     return ranks_call.algorithm->run(&ranks_call);
 }

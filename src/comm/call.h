@@ -99,9 +99,6 @@ void tri_plan_fini(tri_plan *plan);
 bool tri_lane_takes(const tri_call *call);
 tri_status tri_lane_run(tri_call *call);
 
-/* alg_direct.c: the sum over ranks that a canonical sum of whole subtrees comes to. */
-tri_call tri_call_over_ranks(const tri_call *call);
-
 /* alg_*.c */
 extern const tri_algorithm tri_all_reduce_by_tree, tri_reduce_by_tree, tri_broadcast_by_tree;
 extern const tri_algorithm tri_all_reduce_by_halving;

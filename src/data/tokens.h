@@ -31,8 +31,6 @@ bool tri_tokens_is_text(const char *path);
 tri_status tri_tokens_open_files(char *const *paths, size_t count, tri_token_files *out);
 void tri_token_files_close(tri_token_files *files);
 
-/* Where the part for validation begins: the first place where the text may be cut from nbytes * (1 - part) on. */
-size_t tri_tokens_split(const tri_tokenizer *tokenizer, const void *text, size_t nbytes, double part);
 /* Tokenizes the training (or validation) part of a text into memory. */
 tri_status tri_tokens_open_text(const tri_data_config *config, bool validation, tri_tokenizer **tokenizer,
                                 tri_token_files *out);

@@ -8,7 +8,8 @@
 
 #define CHUNK_NBYTES ((size_t)1 << 20)
 
-size_t tri_tokens_split(const tri_tokenizer *tokenizer, const void *text, size_t nbytes, double part)
+/* Where the part for validation begins: the first place where the text may be cut from nbytes * (1 - part) on. */
+static size_t text_split(const tri_tokenizer *tokenizer, const void *text, size_t nbytes, double part)
 {
     return tri_tokenizer_cut(tokenizer, text, nbytes, (size_t)((double)nbytes * (1 - part)));
 }
@@ -62,7 +63,7 @@ static tri_status encode_text(const tri_data_config *config, const tri_source *s
                               const tri_tokenizer *tokenizer, tri_token_files *out)
 {
     const char *text = (const char *)source->bytes;
-    const size_t split = tri_tokens_split(tokenizer, text, source->nbytes, tri_tokens_test_fraction(config));
+    const size_t split = text_split(tokenizer, text, source->nbytes, tri_tokens_test_fraction(config));
     packed_tokens packed = {.each = tri_tokenizer_count(tokenizer) <= 65536 ? 2 : 4};
     tri_status status =
         encode_part(tokenizer, text, validation ? split : 0, validation ? source->nbytes : split, &packed);

@@ -63,7 +63,8 @@ tri_status tri_job_look(const tri_job_facts *job, tri_vector *findings)
     return TRI_OK;
 }
 
-bool tri_rank_is_first(const tri_job_facts *job, int rank)
+/* Whether a rank is the first known one of its host. */
+static bool rank_is_first(const tri_job_facts *job, int rank)
 {
     for (int r = 0; r < rank; r++) {
         if (job->ranks[r].known && strcmp(job->ranks[r].host_id, job->ranks[rank].host_id) == 0)
@@ -83,7 +84,7 @@ void tri_check_ranks(const tri_job_facts *job, tri_finding *finding)
     for (int r = 0; r < job->world; r++) {
         const tri_rank_facts *rank = &job->ranks[r];
 
-        hosts += tri_rank_is_first(job, r);
+        hosts += rank_is_first(job, r);
         if (rank->known)
             continue;
         if (++count <= 16)
@@ -159,7 +160,7 @@ void tri_check_rank_cores(const tri_job_facts *job, tri_finding *finding)
     for (int a = 0; a < job->world; a++) {
         int cores, sharing = sharers_count(job, a, &cores);
 
-        hosts += tri_rank_is_first(job, a);
+        hosts += rank_is_first(job, a);
         if (sharing <= 1)
             continue;
         if (sharing > cores) {
@@ -288,7 +289,7 @@ void tri_check_own_addresses(const tri_job_facts *job, tri_finding *finding)
     TRI_FINDING_SET(finding->found, "none is on two hosts");
     for (int a = 0; a < job->world; a++) {
         for (int b = a + 1; b < job->world; b++) {
-            if (!tri_rank_is_first(job, a) || !tri_rank_is_first(job, b))
+            if (!rank_is_first(job, a) || !rank_is_first(job, b))
                 continue;
             for (const char *at = addresses_begin(job->ranks[b].addresses); (at = address_next(at, address)) != NULL;) {
                 if (is_loopback(address) || !tells(job->ranks[a].addresses, address))

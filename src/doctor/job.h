@@ -7,9 +7,6 @@
 
 #include "doctor/files.h"
 
-/* Whether a rank is the first known one of its host. */
-bool tri_rank_is_first(const tri_job_facts *job, int rank);
-
 /* The first of a rank's addresses that is not loopback; false: there is none. */
 bool tri_rank_address(const tri_rank_facts *rank, char address[64]);
 

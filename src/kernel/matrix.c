@@ -20,6 +20,11 @@ static const tri_matrix_ops *row_of(const tri_device *device)
     return families[i];
 }
 
+static size_t matrix_nbytes(const tri_matrix *matrix)
+{
+    return matrix->ops->nbytes(matrix);
+}
+
 tri_status tri_matrix_create(const tri_device *device, int64_t units, int64_t channels, tri_dtype dtype,
                              tri_matrix **out)
 {
@@ -33,7 +38,7 @@ tri_status tri_matrix_create(const tri_device *device, int64_t units, int64_t ch
     *matrix =
         (tri_matrix){.ops = row_of(device), .device = device, .units = units, .channels = channels, .dtype = dtype};
     matrix->gemm = dtype == TRI_BF16 ? tri_gemm_half_find() : tri_gemm_find();
-    matrix->packed = tri_device_alloc(device, tri_matrix_nbytes(matrix));
+    matrix->packed = tri_device_alloc(device, matrix_nbytes(matrix));
     if (matrix->packed == NULL) {
         tri_free(matrix);
         return TRI_ENOMEM;
@@ -48,11 +53,6 @@ void tri_matrix_destroy(tri_matrix *matrix)
         tri_device_free(matrix->device, matrix->packed);
         tri_free(matrix);
     }
-}
-
-size_t tri_matrix_nbytes(const tri_matrix *matrix)
-{
-    return matrix->ops->nbytes(matrix);
 }
 
 tri_status tri_matrix_fill(tri_matrix *matrix, int threads, int64_t first, int64_t count, const float *w)

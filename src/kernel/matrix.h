@@ -20,7 +20,6 @@ void tri_matrix_destroy(tri_matrix *matrix);
 #define TRI_MATRIX_ROWS 256
 /* Packs rows [first, first + count) from w[count][channels], the host's. */
 tri_status tri_matrix_fill(tri_matrix *matrix, int threads, int64_t first, int64_t count, const float *w);
-size_t tri_matrix_nbytes(const tri_matrix *matrix);
 
 /* All of the device. */
 typedef struct tri_matrix_call {

@@ -220,7 +220,8 @@ double tri_rope_frequency(const tri_op_desc *desc, int64_t i, int64_t width)
     return (1 - smooth) * slow + smooth * plain;
 }
 
-void tri_rope_table(const tri_op_desc *desc, float *table)
+/* Cosines, then sines, of the angles of rope: each [length][width / 2]. */
+static void rope_table(const tri_op_desc *desc, float *table)
 {
     const tri_heads h = tri_heads_make(desc);
     const int64_t half = h.width / 2;
@@ -240,7 +241,7 @@ tri_status tri_rope_plan(const tri_op_desc *desc, tri_kernel *kernel)
     if (kernel->state == NULL) {
         return TRI_ENOMEM;
     }
-    tri_rope_table(desc, kernel->state);
+    rope_table(desc, kernel->state);
     return TRI_OK;
 }
 

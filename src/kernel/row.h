@@ -111,9 +111,7 @@ tri_heads tri_heads_make(const tri_op_desc *desc);
 
 /* Angle of pair i of a head in one step along the sample. */
 double tri_rope_frequency(const tri_op_desc *desc, int64_t i, int64_t width);
-/* Cosines, then sines, of the angles of rope: each [length][width / 2]. */
-void tri_rope_table(const tri_op_desc *desc, float *table);
-/* Plan and release of both rows: the state is that table. */
+/* Plan and release of both rows; the state: cosines, then sines, of the angles, each [length][width / 2]. */
 tri_status tri_rope_plan(const tri_op_desc *desc, tri_kernel *kernel);
 void tri_rope_release(tri_kernel *kernel);
 

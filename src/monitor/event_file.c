@@ -53,8 +53,9 @@ static uint64_t little_read(const unsigned char *bytes, size_t nbytes)
     return value;
 }
 
-bool tri_event_record_next(const unsigned char *bytes, size_t nbytes, size_t *at, const unsigned char **event,
-                           size_t *event_nbytes)
+/* A record at *at: its Event, and *at moves behind it; false: it is not whole, or its checksums are wrong. */
+static bool record_next(const unsigned char *bytes, size_t nbytes, size_t *at, const unsigned char **event,
+                        size_t *event_nbytes)
 {
     const unsigned char *head = bytes + *at;
     if (nbytes - *at < HEAD_NBYTES + TAIL_NBYTES || little_read(head + 8, 4) != masked(head, 8))
@@ -109,7 +110,7 @@ static int64_t lines_end(const unsigned char *bytes, size_t nbytes, int64_t firs
     tri_event_origin origin;
     const unsigned char *event;
     size_t at = 0, length;
-    while (tri_event_record_next(bytes, nbytes, &at, &event, &length)) {
+    while (record_next(bytes, nbytes, &at, &event, &length)) {
         event_look(event, length, &step, &origin);
         if (origin == TRI_EVENT_METRICS && step < first_step && step > newest)
             newest = step;
@@ -124,7 +125,7 @@ static tri_status records_keep(const unsigned char *bytes, size_t nbytes, int64_
     tri_event_origin origin;
     const unsigned char *event;
     size_t at = 0, before = 0, length;
-    for (; tri_event_record_next(bytes, nbytes, &at, &event, &length); before = at) {
+    for (; record_next(bytes, nbytes, &at, &event, &length); before = at) {
         event_look(event, length, &step, &origin);
         int64_t end = origin == TRI_EVENT_METRICS ? lines_from : first_step;
         bool gone = origin == TRI_EVENT_HEAD ? first_step == 0 : step >= end;
@@ -147,8 +148,7 @@ static tri_status go_on(tri_event_file *file, int64_t first_step, int64_t *lines
     if (status == TRI_OK && kept.nbytes < nbytes)
         status = tri_fs_write_atomic(file->path, tri_string_text(&kept), kept.nbytes);
     file->at = (int64_t)kept.nbytes;
-    *empty = kept.nbytes == 0 ||
-             !tri_event_record_next((const unsigned char *)kept.text, kept.nbytes, &at, &event, &length) ||
+    *empty = kept.nbytes == 0 || !record_next((const unsigned char *)kept.text, kept.nbytes, &at, &event, &length) ||
              at == kept.nbytes;
     tri_free(bytes);
     tri_string_fini(&kept);

@@ -32,8 +32,4 @@ void tri_event_file_flush(tri_event_file *file);
 /* NULL does nothing. */
 void tri_event_file_close(tri_event_file *file);
 
-/* A record at *at: its Event, and *at moves behind it; false: it is not whole, or its checksums are wrong. */
-bool tri_event_record_next(const unsigned char *bytes, size_t nbytes, size_t *at, const unsigned char **event,
-                           size_t *event_nbytes);
-
 #endif

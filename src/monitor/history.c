@@ -105,10 +105,19 @@ tri_history_point tri_history_fold(const tri_history *history, int column, size_
     return (tri_history_point){all.low, (float)(all.sum / all.rows), all.high};
 }
 
+static void history_cut(tri_history *history, size_t rows)
+{
+    size_t each = FAN;
+    history->rows = rows < history->rows ? rows : history->rows;
+    for (int k = 0; k < LEVELS; k++, each *= FAN)
+        if (history->levels[k].count > history->rows / each)
+            history->levels[k].count = history->rows / each;
+}
+
 tri_status tri_history_add(tri_history *history, double x, const double *values)
 {
     if (history->rows > 0 && !(x > history->x[history->rows - 1]))
-        tri_history_cut(history, tri_history_find(history, x));
+        history_cut(history, tri_history_find(history, x));
     void *xs = history->x, *rows = history->values;
     TRI_TRY(grow(&xs, history->rows, history->capacity, sizeof(double)));
     history->x = xs;
@@ -157,15 +166,6 @@ size_t tri_history_find(const tri_history *history, double x)
             high = middle;
     }
     return low;
-}
-
-void tri_history_cut(tri_history *history, size_t rows)
-{
-    size_t each = FAN;
-    history->rows = rows < history->rows ? rows : history->rows;
-    for (int k = 0; k < LEVELS; k++, each *= FAN)
-        if (history->levels[k].count > history->rows / each)
-            history->levels[k].count = history->rows / each;
 }
 
 size_t tri_history_piece(size_t rows, size_t most)

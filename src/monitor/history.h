@@ -28,7 +28,6 @@ size_t tri_history_rows(const tri_history *history);
 double tri_history_x(const tri_history *history, size_t row);
 /* The first row whose x is not less; all rows: none. */
 size_t tri_history_find(const tri_history *history, double x);
-void tri_history_cut(tri_history *history, size_t rows);
 /* Of the rows from `from` up to and without `to`. */
 tri_history_point tri_history_fold(const tri_history *history, int column, size_t from, size_t to);
 /* How many rows, a power of two, a piece has, so that there are at most `most` pieces: they begin at its multiples. */

@@ -146,6 +146,13 @@ void tri_handshake_dial(net_handshake *handshake, const tri_rendezvous_place *pl
     handshake->limit_ns = limit_ns;
 }
 
+static void receive_start(net_handshake *handshake, int step)
+{
+    handshake->step = step;
+    handshake->stage = HANDSHAKE_RECEIVE;
+    handshake->done_nbytes = 0;
+}
+
 void tri_handshake_answer(net_handshake *handshake, int fd, int64_t limit_ns)
 {
     memset(handshake, 0, sizeof *handshake);
@@ -154,7 +161,7 @@ void tri_handshake_answer(net_handshake *handshake, int fd, int64_t limit_ns)
     handshake->peer = -1;
     handshake->limit_ns = limit_ns;
     tri_entropy(handshake->nonces[1], TRI_HANDSHAKE_NONCE_NBYTES);
-    tri_handshake_receive_start(handshake, 1);
+    receive_start(handshake, 1);
 }
 
 /* A secret of this connection: whoever knows the token and heard both nonces has it. */
@@ -174,13 +181,6 @@ void tri_handshake_send_start(const tri_rendezvous *is, net_handshake *handshake
         return;
     }
     handshake->stage = HANDSHAKE_SEND;
-    handshake->done_nbytes = 0;
-}
-
-void tri_handshake_receive_start(net_handshake *handshake, int step)
-{
-    handshake->step = step;
-    handshake->stage = HANDSHAKE_RECEIVE;
     handshake->done_nbytes = 0;
 }
 
@@ -238,7 +238,7 @@ static void handshake_turn(const tri_rendezvous *is, net_handshake *handshake)
         if (handshake->step == 3)
             handshake->stage = HANDSHAKE_DONE;
         else
-            tri_handshake_receive_start(handshake, handshake->step + 1);
+            receive_start(handshake, handshake->step + 1);
         return;
     }
     wrong = hello_check(is, handshake);

@@ -37,9 +37,8 @@ typedef struct net_handshake {
     char why[96];                                        /* the latest failure */
 } net_handshake;
 
-/* Begins to send or to receive the hello of a step. */
+/* Begins to send the hello of a step. */
 void tri_handshake_send_start(const tri_rendezvous *is, net_handshake *handshake, int step);
-void tri_handshake_receive_start(net_handshake *handshake, int step);
 /* Dials; the place is where the peer listens. Failures are in `why`, and the handshake idle again. */
 void tri_handshake_dial(net_handshake *handshake, const tri_rendezvous_place *place, int64_t limit_ns);
 /* A stranger who called. */

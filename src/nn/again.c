@@ -17,7 +17,8 @@ static bool reads(const graph_op *op, int value)
     return false;
 }
 
-bool tri_graph_is_kept(const tri_graph *graph, int producer)
+/* The output of op `producer` lives on after the forward pass of its block. */
+static bool is_kept(const tri_graph *graph, int producer)
 {
     const graph_op *made = &graph->ops[producer];
     if (made->block == 0 || made->output == graph->logits)
@@ -36,7 +37,7 @@ static bool wanted_again(const tri_graph *graph, int o)
     const graph_op *op = &graph->ops[o];
     if (op->backward && (op->kernel.saved_nbytes > 0 || op->kernel.ops->backward_output))
         return true;
-    if (tri_graph_is_kept(graph, o))
+    if (is_kept(graph, o))
         return false;
     for (int reader = o + 1; reader < graph->op_count; reader++) {
         const graph_op *later = &graph->ops[reader];

@@ -141,8 +141,6 @@ void tri_graph_plan_times(tri_graph *graph);
 /* Gradients of its parameters may come behind those of all values, where somebody waits for these; not in blocks, whose
  * values would all be kept. */
 bool tri_graph_op_can_wait(const graph_op *op);
-/* The output of op `producer` lives on after the forward pass of its block. */
-bool tri_graph_is_kept(const tri_graph *graph, int producer);
 /* Op o is the last one of a block; the first op of o's block. */
 bool tri_graph_ends_block(const tri_graph *graph, int o);
 int tri_graph_block_first(const tri_graph *graph, int o);
@@ -162,8 +160,6 @@ tri_status tri_graph_decide(tri_graph *graph, const tri_model *model);
 tri_status tri_graph_cut(tri_graph *graph, const tri_model *model);
 /* Op o may be the first of a span: it begins no torn block, and no relu of an op before it. */
 bool tri_graph_may_begin(const tri_graph *graph, int o);
-/* Is the value made before op `o` and read by it or behind it? */
-bool tri_graph_crosses(const tri_graph *graph, int value, int o);
 /* A buffer for each value and gradient that crosses; before those of the ops. */
 void tri_graph_plan_crossings(tri_graph *graph);
 /* The slot's pointers for a run of this many shards. */

@@ -29,7 +29,8 @@ static bool reads_from(const tri_graph *graph, int value, int o)
     return false;
 }
 
-bool tri_graph_crosses(const tri_graph *graph, int value, int o)
+/* Is the value made before op `o` and read by it or behind it? */
+static bool crosses(const tri_graph *graph, int value, int o)
 {
     for (int before = 0; before < o; before++)
         if (graph->ops[before].output == value)
@@ -43,14 +44,14 @@ static tri_status crossings_find(const tri_graph *graph, int o, tri_crossing **o
 {
     *count = 0;
     for (int v = 0; o > 0 && o < graph->op_count && v < graph->value_count; v++)
-        *count += tri_graph_crosses(graph, v, o);
+        *count += crosses(graph, v, o);
     *out = tri_alloc_zero((size_t)*count, sizeof(**out));
     if (!*out && *count > 0)
         return TRI_ENOMEM;
     int next = 0;
     for (int v = 0; next < *count; v++) {
         const graph_value *value = &graph->values[v];
-        if (!tri_graph_crosses(graph, v, o))
+        if (!crosses(graph, v, o))
             continue;
         (*out)[next++] = (tri_crossing){.value = v,
                                         .dtype = value->dtype,

@@ -81,8 +81,6 @@ struct tri_pipeline {
     int posted;
 };
 
-/* pipeline_run.c */
-tri_status tri_pipe_wait(tri_pipeline *pipeline, int message);
 /* pipeline_share.c: which gradients of tied weights travel. */
 tri_status tri_pipe_tied_plan(tri_pipeline *pipeline, const tri_pipeline_setup *setup);
 

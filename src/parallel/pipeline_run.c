@@ -60,7 +60,7 @@ static pipe_buffer *item_of(const pipe_ring *ring, int micro)
 
 /* --- messages --- */
 
-tri_status tri_pipe_wait(tri_pipeline *pipeline, int message)
+static tri_status message_wait(tri_pipeline *pipeline, int message)
 {
     if (message < 0 || !pipeline->works[message])
         return TRI_OK;
@@ -138,7 +138,7 @@ static tri_status buffer_take(tri_pipeline *p, pipe_buffer *item)
 {
     int message = item->leaving;
     item->leaving = -1;
-    return tri_pipe_wait(p, message);
+    return message_wait(p, message);
 }
 
 /* --- sums of micro-batches --- */
@@ -313,7 +313,7 @@ static tri_status actions_run(pipe_run *run)
         tri_pipe_action a = s->actions[p->rank][i];
         pipe_chunk *chunk = chunk_of(p, a.chunk);
         TRI_TRY(messages_post(p));
-        TRI_TRY(tri_pipe_wait(p, p->table->receives[i]));
+        TRI_TRY(message_wait(p, p->table->receives[i]));
         int left = s->action_count - 1 - i;
         TRI_TRY(a.backward ? go_down(run, chunk, a.micro, left == 0) : go_up(run, chunk, a.micro));
         if (left > 0)

@@ -304,7 +304,8 @@ static tri_status fill(tri_storage *storage, const tri_vector *entries, const co
     return TRI_OK;
 }
 
-tri_status tri_cache_fetch(tri_storage *storage, const tri_vector *entries, char **path)
+/* The path of a copy of the entries (tri_free), which stays as long as this process. */
+static tri_status entries_fetch(tri_storage *storage, const tri_vector *entries, char **path)
 {
     copy one;
     tri_status status = copy_make(storage, entries, &one);
@@ -368,7 +369,7 @@ tri_status tri_cache_place(const char *place, void (*choose)(tri_vector *entries
         if (status == TRI_OK && choose != NULL)
             choose(&entries);
         if (status == TRI_OK)
-            status = tri_cache_fetch(storage, &entries, path);
+            status = entries_fetch(storage, &entries, path);
     }
     tri_storage_entries_free(&entries);
     tri_storage_close(storage);
@@ -400,7 +401,9 @@ static bool has_manifest(const tri_vector *entries, const char *folder, size_t n
     return false;
 }
 
-void tri_cache_choose_checkpoints(tri_vector *entries, bool newest)
+/* Leaves out checkpoints without a manifest (a save that was killed), logs and, if `newest`, all checkpoints but the
+ * newest and the best. */
+static void choose_checkpoints(tri_vector *entries, bool newest)
 {
     int64_t best = -1;
     size_t kept = 0, nbytes = 0;
@@ -431,12 +434,12 @@ void tri_cache_choose_checkpoints(tri_vector *entries, bool newest)
 
 static void choose_newest(tri_vector *entries)
 {
-    tri_cache_choose_checkpoints(entries, true);
+    choose_checkpoints(entries, true);
 }
 
 static void choose_whole(tri_vector *entries)
 {
-    tri_cache_choose_checkpoints(entries, false);
+    choose_checkpoints(entries, false);
 }
 
 /* What a place was found to be is so for as long as this process. */

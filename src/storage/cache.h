@@ -11,14 +11,9 @@
 char *tri_cache_folder(const char *below);
 /* The name of what has this URL and these entries (tri_free). */
 char *tri_cache_name(const tri_storage *storage, const tri_storage_entry *entries, size_t count);
-/* The path of a copy of the entries (tri_free), which stays as long as this process. */
-tri_status tri_cache_fetch(tri_storage *storage, const tri_vector *entries, char **path);
 /* Waits until nobody else has the file locked; close the descriptor to let go of it. */
 tri_status tri_cache_lock(const char *path, int *fd);
 /* tri_storage_local() as things are now; `choose` (may be NULL) leaves entries out. */
 tri_status tri_cache_place(const char *place, void (*choose)(tri_vector *entries), char **path);
-/* Leaves out checkpoints without a manifest (a save that was killed), logs and, if `newest`, all checkpoints but the
- * newest and the best. */
-void tri_cache_choose_checkpoints(tri_vector *entries, bool newest);
 
 #endif

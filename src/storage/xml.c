@@ -75,7 +75,8 @@ static void doctype(void *arg, const XML_Char *name, const XML_Char *system, con
     stop(read, tri_fail(TRI_EFORMAT, "%.300s: XML with a DOCTYPE", read->origin));
 }
 
-tri_status tri_xml_read(const char *text, size_t nbytes, const char *origin, tri_xml_fn fn, void *arg)
+/* TRI_EFORMAT: no XML. `origin` is for messages. */
+static tri_status xml_read(const char *text, size_t nbytes, const char *origin, tri_xml_fn fn, void *arg)
 {
     reader read = {.fn = fn, .arg = arg, .origin = origin};
     if (nbytes > INT32_MAX)
@@ -149,7 +150,7 @@ tri_status tri_s3_page_read(const char *text, size_t nbytes, const char *origin,
     page_reader read = {.page = page, .origin = origin};
     tri_string_clear(&page->next);
     page->is_cut = false;
-    tri_status status = tri_xml_read(text, nbytes, origin, page_take, &read);
+    tri_status status = xml_read(text, nbytes, origin, page_take, &read);
     if (status == TRI_OK && page->is_cut && page->next.nbytes == 0)
         status = tri_fail(TRI_EFORMAT, "%.300s: a list that is cut short without a word on how it continues", origin);
     tri_string_fini(&read.key);
@@ -175,7 +176,7 @@ static tri_status error_take(void *arg, const char *outer, const char *name, con
 bool tri_s3_error_read(const char *text, size_t nbytes, tri_s3_error *error)
 {
     *error = (tri_s3_error){0};
-    return nbytes > 0 && tri_xml_read(text, nbytes, "error", error_take, error) == TRI_OK && error->code[0] != 0;
+    return nbytes > 0 && xml_read(text, nbytes, "error", error_take, error) == TRI_OK && error->code[0] != 0;
 }
 
 typedef struct finder {
@@ -200,5 +201,5 @@ bool tri_xml_find(const char *text, size_t nbytes, const char *name, char *value
 {
     finder find = {.name = name, .value = value, .room = room};
     value[0] = 0;
-    return tri_xml_read(text, nbytes, name, find_take, &find) == TRI_OK && find.found;
+    return xml_read(text, nbytes, name, find_take, &find) == TRI_OK && find.found;
 }

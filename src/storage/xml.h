@@ -10,8 +10,6 @@
 /* An element has ended that is directly in `outer` ("" for the root), with its own text. The end of an element
  * with others in it has the text that stands between those. */
 typedef tri_status (*tri_xml_fn)(void *arg, const char *outer, const char *name, const char *text);
-/* TRI_EFORMAT: no XML. `origin` is for messages. */
-tri_status tri_xml_read(const char *text, size_t nbytes, const char *origin, tri_xml_fn fn, void *arg);
 
 /* What S3 answers: a page of a list. */
 typedef struct tri_s3_page {

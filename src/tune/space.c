@@ -209,7 +209,8 @@ bool tri_space_is_active(const tri_space *space, int row, const double *units)
     return false;
 }
 
-int tri_space_grid_count(const tri_space_row *row)
+/* Values of a row on a grid; 0: the number of points was not given. */
+static int grid_count(const tri_space_row *row)
 {
     if (row->kind == TRI_SPACE_CHOICE)
         return row->choice_count;
@@ -220,7 +221,7 @@ int tri_space_grid_count(const tri_space_row *row)
 
 static double grid_unit(const tri_space_row *row, int index)
 {
-    int count = tri_space_grid_count(row);
+    int count = grid_count(row);
     if (row->kind == TRI_SPACE_CHOICE || (row->kind == TRI_SPACE_INT && !row->log && row->points == 0))
         return (index + 0.5) / count;
     return count > 1 ? (double)index / (count - 1) : 0.5; /* both bounds are on the grid */
@@ -236,7 +237,7 @@ static int64_t grid_walk(const tri_space *space, int row, int64_t n, double *uni
         return grid_walk(space, row + 1, n, units);
     }
     int64_t count = 0;
-    for (int i = 0; i < tri_space_grid_count(&space->rows[row]) && count <= GRID_MOST; i++) {
+    for (int i = 0; i < grid_count(&space->rows[row]) && count <= GRID_MOST; i++) {
         units[row] = grid_unit(&space->rows[row], i);
         int64_t below = grid_walk(space, row + 1, n < 0 ? n : n - count, units);
         if (n >= 0 && n < count + below)
@@ -250,7 +251,7 @@ tri_status tri_space_grid(const tri_space *space, int64_t *count)
 {
     double units[TRI_SPACE_MAX];
     for (int i = 0; i < space->count; i++)
-        if (tri_space_grid_count(&space->rows[i]) == 0)
+        if (grid_count(&space->rows[i]) == 0)
             return tri_fail(TRI_ECONFIG, "space of %s: a grid wants points: N beside its bounds", space->rows[i].name);
     *count = grid_walk(space, 0, -1, units);
     if (*count > GRID_MOST)

@@ -41,8 +41,6 @@ void tri_space_value(const tri_space_row *row, double unit, char text[1024]);
 double tri_space_unit(const tri_space_row *row, const char *text);
 /* Whether a row is there, given the units of those before it (NaN: not there). */
 bool tri_space_is_active(const tri_space *space, int row, const double *units);
-/* Values of a row on a grid; 0: the number of points was not given. */
-int tri_space_grid_count(const tri_space_row *row);
 /* Points of the whole grid, each combination once; -1: more than can be counted; fails where a row has no `points`. */
 tri_status tri_space_grid(const tri_space *space, int64_t *count);
 /* The n-th of them; false: there is none. */

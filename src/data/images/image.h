@@ -77,8 +77,6 @@ typedef struct tri_image_resize_plan {
     int64_t left, top, width, height;
     tri_image_filter filter;
 } tri_image_resize_plan;
-/* to: [height][width][channels]. Integer arithmetic; equal to Pillow's resize(box=) and crop(). TRI_ENOMEM. */
-tri_status tri_image_resize(const tri_image *from, const tri_image_resize_plan *plan, uint8_t *to);
 
 /* How images become samples (data.image_size, image_resize, image_filter, image_color). */
 typedef struct tri_image_fit {

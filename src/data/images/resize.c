@@ -152,7 +152,8 @@ static bool is_copy(const tri_image_resize_plan *plan)
            plan->x == floor(plan->x) && plan->y == floor(plan->y);
 }
 
-tri_status tri_image_resize(const tri_image *from, const tri_image_resize_plan *plan, uint8_t *to)
+/* to: [height][width][channels]. Integer arithmetic; equal to Pillow's resize(box=) and crop(). TRI_ENOMEM. */
+static tri_status image_resize(const tri_image *from, const tri_image_resize_plan *plan, uint8_t *to)
 {
     if (is_copy(plan)) {
         const int64_t left = (int64_t)plan->x + plan->left, top = (int64_t)plan->y + plan->top;
@@ -230,5 +231,5 @@ tri_status tri_image_fit_apply(const tri_image_fit *fit, const tri_image *image,
         plan.left = half_of(plan.whole_width - fit->width);
         plan.top = half_of(plan.whole_height - fit->height);
     }
-    return tri_image_resize(image, &plan, sample);
+    return image_resize(image, &plan, sample);
 }

@@ -77,7 +77,7 @@ int64_t tri_table_find(const tri_table *table, const char *name)
     return -1;
 }
 
-bool tri_table_list_has(const tri_vector *list, const char *text)
+static bool list_has(const tri_vector *list, const char *text)
 {
     for (size_t i = 0; i < list->count; i++)
         if (strcmp(*(const char **)tri_vector_at(list, i), text) == 0)
@@ -154,7 +154,7 @@ tri_status tri_table_match(const tri_table *table, const tri_table_place *place,
             at[i] = next_named(table, found, at[i]);
         if (at[i] >= 0)
             found[at[i]] = true;
-        else if (fields[i][0] != 0 && !tri_table_list_has(ignored, fields[i]))
+        else if (fields[i][0] != 0 && !list_has(ignored, fields[i]))
             status = name_add(&foreign, &foreign_count, fields[i]);
     }
     for (size_t i = 0; i < table->count && status == TRI_OK; i++) {

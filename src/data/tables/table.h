@@ -116,6 +116,5 @@ tri_status tri_table_decode(const tri_data_config *config, tri_source *source, c
 /* The texts of an option that is a list; in the arena. */
 tri_status tri_table_list_read(tri_arena *arena, const char *option, const char *what, tri_vector *out);
 bool tri_table_is_utf8(const char *text);
-bool tri_table_list_has(const tri_vector *list, const char *text);
 
 #endif

@@ -65,7 +65,8 @@ void tri_job_shard_maps_close(tri_job *job)
     job->weights_at = job->states_at = NULL;
 }
 
-bool tri_job_is_spread(const tri_job *job)
+/* Do ranks besides rank 0 have to give what a checkpoint needs? The same on all ranks. */
+static bool is_spread(const tri_job *job)
 {
     return tri_shard_map_is_spread(job->weights_at) || tri_shard_map_is_spread(job->states_at);
 }
@@ -247,7 +248,7 @@ tri_status tri_job_weights_hash(tri_job *job, uint64_t *hash)
 
 bool tri_job_saves_together(const tri_job *job)
 {
-    return tri_job_is_spread(job) || tri_job_has_own_weights(job);
+    return is_spread(job) || tri_job_has_own_weights(job);
 }
 
 tri_status tri_job_first_tells(tri_job *job, int64_t *word)

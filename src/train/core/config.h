@@ -201,8 +201,6 @@ bool tri_guard_skips(const tri_config *config);
 bool tri_sums_may_be_undone(const tri_config *config);
 /* Whether weights and state are kept once more, to go back to. */
 bool tri_guard_copies(const tri_config *config);
-/* `what` lets a step move nothing, which wants all workers to do so together; `besides` ends the message. */
-tri_status tri_guard_skip_check(const tri_config *config, const char *what, const char *besides);
 /* verify.c */
 tri_status tri_verify_check(const tri_config *config);
 /* Whether stragglers can be replaced. */

@@ -17,7 +17,8 @@ tri_guard_act tri_guard_on_spike(const tri_config *config)
     return (tri_guard_act)(config->train.on_spike - TRI_SPIKE_OFF + TRI_GUARD_OFF);
 }
 
-tri_status tri_guard_skip_check(const tri_config *config, const char *what, const char *besides)
+/* `what` lets a step move nothing, which wants all workers to do so together; `besides` ends the message. */
+static tri_status skip_check(const tri_config *config, const char *what, const char *besides)
 {
     if (tri_sync_is_local(&config->parallel) || config->parallel.sync == TRI_SYNC_PS)
         return tri_fail(TRI_ECONFIG,
@@ -45,7 +46,7 @@ tri_status tri_guard_check(const tri_config *config)
         /* Workers that go by themselves can each leave its own step out; the mean of losses would be each one's too. */
         bool own = i == 0 && rows[i].act == TRI_GUARD_SKIP && tri_sync_is_local(&config->parallel);
         if (rows[i].act >= TRI_GUARD_SKIP && !own)
-            TRI_TRY(tri_guard_skip_check(config, what, "stop can be had"));
+            TRI_TRY(skip_check(config, what, "stop can be had"));
     }
     return TRI_OK;
 }
@@ -86,7 +87,7 @@ tri_status tri_loss_scale_check(const tri_config *config)
                         "train.precision f16 changes the scale of the gradients, of which parallel.compress %s would "
                         "keep back some in the one before (bf16 has no loss scale)",
                         tri_compress_kind_word(config->parallel.compress));
-    return tri_guard_skip_check(config, "train.precision f16", "bf16 has no loss scale");
+    return skip_check(config, "train.precision f16", "bf16 has no loss scale");
 }
 
 tri_status tri_verify_check(const tri_config *config)

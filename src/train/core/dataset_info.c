@@ -103,7 +103,8 @@ static tri_status names_print(const tri_class_names *names, tri_string *out)
     return status;
 }
 
-uint64_t tri_class_names_hash(const tri_class_names *names)
+/* 0: there are none. */
+static uint64_t class_names_hash(const tri_class_names *names)
 {
     uint64_t hash = 0;
     for (int64_t i = 0; i < names->count; i++)
@@ -220,7 +221,7 @@ static tri_status table_read(const tri_yaml *root, tri_dataset_info *info)
 
 uint64_t tri_job_classes_hash(const tri_job *job)
 {
-    return tri_class_names_hash(&job->names) ^ (job->table ? tri_table_hash(job->table) : 0);
+    return class_names_hash(&job->names) ^ (job->table ? tri_table_hash(job->table) : 0);
 }
 
 void tri_job_table_set(tri_job *job, const struct tri_table *table)

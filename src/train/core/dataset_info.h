@@ -16,8 +16,6 @@ tri_status tri_dataset_info_load(const char *path, tri_dataset_info *info, tri_a
 #define TRI_DATASET_INFO_LIMIT ((size_t)64 << 20)
 tri_status tri_dataset_info_parse(const char *text, size_t nbytes, const char *path, tri_dataset_info *info,
                                   tri_arena *names_arena, tri_class_names *names);
-/* 0: there are none. */
-uint64_t tri_class_names_hash(const tri_class_names *names);
 /* Of the classes' names and the columns of a table. */
 uint64_t tri_job_classes_hash(const tri_job *job);
 /* Takes over a hold of the table: data that are opened later have its columns. */

@@ -299,8 +299,6 @@ bool tri_job_evaluation_is_cut(const tri_job *job);
 tri_status tri_job_event_tell(tri_job *job, const char *event, const char *text);
 /* features.c: what comes each `every` steps (0: never) and at the end. */
 bool tri_job_is_due(const tri_job *job, int64_t every);
-/* Do ranks besides rank 0 have to give what a checkpoint needs? The same on all ranks. */
-bool tri_job_is_spread(const tri_job *job);
 /* local_sgd.c: ranks with weights of their own (tri_sync_is_local), and workers of parameter servers with rounded ones.
  * Elsewhere meet and part do nothing. Between meet and part, which may be nested, the weights are the mean of all
  * ranks' (collective), or the servers'. */

@@ -243,7 +243,8 @@ static tri_status parts_repair(tri_job *job, const word *all)
     return moved && job->sync->ops->publish ? job->sync->ops->publish(job->sync) : TRI_OK;
 }
 
-tri_status tri_job_mirrors_repair(tri_job *job)
+/* Then, collective, where they are not the same: names and repairs them, or fails on all ranks. */
+static tri_status mirrors_repair(tri_job *job)
 {
     const tri_job_assignment *assignment = &job->assignment;
     word own = {.mirrored = assignment->mirrored, .role = assignment->now.what.own, .own = tri_job_repairs(job)};
@@ -276,7 +277,7 @@ static tri_status verify_now(tri_job *job)
     TRI_TRY(tri_job_mirrors_compare(job, "mirrors", &same));
     job->assignment.in_a_row = 0;
     job->assignment.good_step = same ? job->step : -1;
-    return same ? TRI_OK : tri_job_mirrors_repair(job);
+    return same ? TRI_OK : mirrors_repair(job);
 }
 
 static tri_status copied(tri_job *job)
@@ -317,7 +318,7 @@ static tri_status repair(tri_job *job, bool *done)
     if (tri_job_mirrors_due(job, job->step))
         TRI_TRY(tri_job_mirrors_compare(job, "mirrors", &same));
     *done = !same;
-    return same ? TRI_OK : tri_job_mirrors_repair(job);
+    return same ? TRI_OK : mirrors_repair(job);
 }
 
 static tri_status step_begin(tri_job *job)
@@ -333,7 +334,7 @@ static bool compares(const tri_job *job)
 
 const tri_feature tri_feature_mirrors = {.step_begin = step_begin,
                                          .commit = tri_job_commit,
-                                         .make_same = tri_job_mirrors_repair,
+                                         .make_same = mirrors_repair,
                                          .compares = compares,
                                          .moved = tri_job_mirror_move,
                                          .part = tri_job_mirror_close,

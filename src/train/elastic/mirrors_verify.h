@@ -15,8 +15,6 @@ bool tri_job_mirrors_due(const tri_job *job, int64_t step);
 void tri_job_mirrors_written(const tri_job *job, tri_shard_set *set, int64_t step);
 /* Collective, called `name`; the same on all ranks. */
 tri_status tri_job_mirrors_compare(tri_job *job, const char *name, bool *same);
-/* Then, collective, where they are not the same: names and repairs them, or fails on all ranks. */
-tri_status tri_job_mirrors_repair(tri_job *job);
 /* Without the others: what has changed in memory since it was written takes no role any more. */
 void tri_job_mirrors_check(const tri_job *job, tri_shard_set *set, int64_t step);
 

@@ -30,7 +30,7 @@ tri_status tri_state_shard_make(const tri_tensors *tensors, tri_params *params, 
     return held_find(tensors, all && !params->share, shard);
 }
 
-void tri_state_shard_close(tri_state_shard *shard)
+static void shard_close(tri_state_shard *shard)
 {
     tri_optim_destroy(shard->optim);
     tri_params_destroy(shard->params);
@@ -53,7 +53,7 @@ int64_t tri_state_shard_at(const tri_state_shard *shard, int64_t element)
 
 void tri_shard_set_close(tri_shard_set *set)
 {
-    tri_state_shard_close(&set->own);
-    tri_state_shard_close(&set->mirror);
+    shard_close(&set->own);
+    shard_close(&set->mirror);
     set->what = (tri_assignment_set){0};
 }
