@@ -40,6 +40,7 @@ typedef struct rank_view {
     double phases_us[PHASES], comm_us, hidden_us, nbytes;
     double critical_us[PHASES]; /* in steps for which it set the pace */
     int64_t paced, calls;
+    double kernels_from, kernels_to; /* equal: it has none */
 } rank_view;
 
 typedef struct trace_view {
@@ -51,6 +52,7 @@ typedef struct trace_view {
     tri_stages_view stages;
     tri_server_operations operations;
     tri_servers_view servers;
+    tri_vector kernels; /* tri_kernel_view */
 } trace_view;
 
 enum { PIPELINE = 3, WAITING = 4, PUBLISH = 6 }; /* in tri_trace_phases */
@@ -105,6 +107,22 @@ static tri_status operation_read(const json_t *event, const char *path, size_t n
     return tri_vector_push(&view->operations.items, &operation) ? TRI_OK : TRI_ENOMEM;
 }
 
+static tri_status kernel_read(rank_view *rank, const char *name, double start, double took_us, trace_view *view)
+{
+    const bool first = rank->kernels_to == rank->kernels_from;
+    rank->kernels_from = first || start < rank->kernels_from ? start : rank->kernels_from;
+    rank->kernels_to = first || start + took_us > rank->kernels_to ? start + took_us : rank->kernels_to;
+    return tri_kernels_add(&view->kernels, name, took_us);
+}
+
+static double kernels_us(const trace_view *view)
+{
+    double all_us = 0;
+    for (int r = 0; r < view->count; r++)
+        all_us += view->ranks[r].kernels_to - view->ranks[r].kernels_from;
+    return all_us;
+}
+
 static tri_status event_read(const json_t *event, const char *path, size_t number, trace_view *view)
 {
     const char *name = json_string_value(json_object_get(event, "name"));
@@ -124,6 +142,8 @@ static tri_status event_read(const json_t *event, const char *path, size_t numbe
         it->steps_us += json_number_value(lasts);
         return TRI_OK;
     }
+    if (strcmp(kind, "kernels") == 0)
+        return kernel_read(it, name, json_number_value(start), json_number_value(lasts), view);
     if (strcmp(kind, "stages") == 0)
         return slot_read(args,
                          &(tri_slot){.rank = (int)pid,
@@ -164,6 +184,7 @@ static tri_status view_read(const json_t *root, const char *path, trace_view *vi
     if (!view->ranks)
         return TRI_ENOMEM;
     view->count = (int)ranks;
+    view->kernels.each = sizeof(tri_kernel_view);
     view->slots = (tri_slots){.items = {.each = sizeof(tri_slot)}, .ranks = view->count};
     for (int r = 0; r < view->count; r++)
         view->ranks[r].spans.each = sizeof(span);
@@ -381,6 +402,7 @@ static void print_text(const trace_view *view)
     putchar('\n');
     tri_stages_print(&view->stages);
     tri_servers_print(&view->servers);
+    tri_kernels_print(&view->kernels, view->steps, kernels_us(view));
     tri_string advice = {0};
     advise(view, &advice);
     printf("\nwhat to change:\n%s", tri_string_text(&advice));
@@ -412,6 +434,7 @@ static tri_status print_json(const trace_view *view)
     (void)tri_json_end(&ranks);
     tri_stages_json(&view->stages, &all);
     tri_servers_json(&view->servers, &all);
+    tri_kernels_json(&view->kernels, kernels_us(view), &all);
     tri_json_text(&all, "advice", tri_string_text(&advice));
     tri_status status = tri_json_end(&all);
     puts(tri_string_text(&text));
@@ -454,6 +477,7 @@ static tri_status summarize(const char *path)
     if (status == TRI_OK)
         status = tri_servers_reckon(&view.operations, &view.servers);
     if (status == TRI_OK) {
+        tri_kernels_reckon(&view.kernels);
         steps_reckon(&view);
         if (json_given)
             status = print_json(&view);
@@ -466,6 +490,7 @@ static tri_status summarize(const char *path)
     tri_stages_view_fini(&view.stages);
     tri_vector_fini(&view.operations.items);
     tri_servers_view_fini(&view.servers);
+    tri_vector_fini(&view.kernels);
     tri_free(view.ranks);
     return status;
 }

@@ -81,6 +81,20 @@ void tri_servers_json(const tri_servers_view *view, tri_json *all);
 /* What to change; "": nothing. */
 void tri_servers_advise(const tri_servers_view *view, char *text, size_t capacity);
 
+/* Kernels of one name, on all cards. */
+typedef struct tri_kernel_view {
+    char name[32];
+    int64_t launches;
+    double took_us;
+} tri_kernel_view;
+
+/* trace_kernels.c: of a vector of tri_kernel_view; all_us: from the first kernel to the end of the last one, of all
+ * ranks together. */
+tri_status tri_kernels_add(tri_vector *kernels, const char *name, double took_us);
+void tri_kernels_reckon(tri_vector *kernels);
+void tri_kernels_print(const tri_vector *kernels, int64_t steps, double all_us);
+void tri_kernels_json(const tri_vector *kernels, double all_us, tri_json *all);
+
 /* trace_ask.c: `trireme trace RUN --steps N`. NULL: the default. */
 tri_status tri_trace_ask(const char *run, const char *steps, const char *wait_s);
 

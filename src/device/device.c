@@ -328,6 +328,19 @@ void tri_device_event_wait(const tri_device *device, tri_device_event event)
         device->ops->event_wait(device, event);
 }
 
+void tri_device_kernels_time(const tri_device *device, int64_t step)
+{
+    if (device->ops->kernels_time)
+        device->ops->kernels_time(device, step);
+}
+
+tri_status tri_device_kernels_read(const tri_device *device, tri_device_kernel **out, int64_t *count)
+{
+    *out = NULL;
+    *count = 0;
+    return device->ops->kernels_read ? device->ops->kernels_read(device, out, count) : TRI_OK;
+}
+
 /* --- views --- */
 
 tri_status tri_device_view_open(tri_device_view *view, const tri_device *device, void *memory, size_t nbytes)

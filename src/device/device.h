@@ -14,6 +14,7 @@
 #include "base/status.h"
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 typedef struct tri_device tri_device;
 
@@ -36,6 +37,14 @@ typedef struct tri_device_rates {
     double flops, half_flops; /* a second: of f32; of bf16 and f16 */
     double memory;            /* bytes a second, read and written */
 } tri_device_rates;
+
+#define TRI_DEVICE_NAME_NBYTES 27 /* of a kernel */
+
+/* A kernel that has run. */
+typedef struct tri_device_kernel {
+    int64_t step, start_ns, duration_ns; /* start_ns: about, by tri_now_ns() */
+    char name[TRI_DEVICE_NAME_NBYTES];
+} tri_device_kernel;
 
 typedef struct tri_device_ops {
     const char *name;
@@ -75,7 +84,10 @@ typedef struct tri_device_ops {
     /* NULL: its memory is the host's. */
     tri_status (*room)(const tri_device *device, tri_device_room *out);
     tri_status (*rates)(const tri_device *device, tri_device_rates *out); /* of a kind with `room` */
-    const struct tri_device_ops *planned;                                 /* tri_device_plan(): of a kind with `room` */
+    /* tri_device_kernels_time() and _read(). NULL: kernels run while their caller waits. */
+    void (*kernels_time)(const tri_device *device, int64_t step);
+    tri_status (*kernels_read)(const tri_device *device, tri_device_kernel **out, int64_t *count);
+    const struct tri_device_ops *planned; /* tri_device_plan(): of a kind with `room` */
     /* Of a kind whose kernels run on the host's processor: where these find its memory. NULL: at its address. */
     void *(*mapped)(const tri_device *device, const void *memory);
 } tri_device_ops;
@@ -156,6 +168,12 @@ void tri_device_event_record(const tri_device *device, tri_device_event event, t
 void tri_device_event_order(const tri_device *device, tri_device_event event, tri_device_queue queue);
 /* The host waits for it. Any thread may call this and all above. */
 void tri_device_event_wait(const tri_device *device, tri_device_event event);
+
+/* Times each kernel that is queued from now on, for this step; below 0: no more, and what was not read is dropped. */
+void tri_device_kernels_time(const tri_device *device, int64_t step);
+/* Waits for the queue of kernels: those that were timed since the last call, in order (tri_free). None on a device
+ * whose kernels run while their caller waits. */
+tri_status tri_device_kernels_read(const tri_device *device, tri_device_kernel **out, int64_t *count);
 
 /* For kernels and loops that run on the host's processor, and nobody else: where they find memory of the device. Not of
  * one whose memory the host cannot reach. */

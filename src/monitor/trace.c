@@ -17,12 +17,9 @@
 #define FROM_DEFAULT 10
 #define TO_DEFAULT   19
 
-enum { LANE_STEPS = 1, LANE_COMPUTE, LANE_COMM, LANE_STAGES, LANE_SERVER };
-static const char *const lanes[] = {[LANE_STEPS] = "steps",
-                                    [LANE_COMPUTE] = "compute",
-                                    [LANE_COMM] = "communication",
-                                    [LANE_STAGES] = "stages",
-                                    [LANE_SERVER] = "server"};
+enum { LANE_STEPS = 1, LANE_COMPUTE, LANE_COMM, LANE_STAGES, LANE_SERVER, LANE_KERNELS };
+static const char *const lanes[] = {[LANE_STEPS] = "steps",   [LANE_COMPUTE] = "compute", [LANE_COMM] = "communication",
+                                    [LANE_STAGES] = "stages", [LANE_SERVER] = "server",   [LANE_KERNELS] = "kernels"};
 
 const char *const tri_trace_phases[] = {"data",    "forward",   "backward", "pipeline",
                                         "waiting", "optimizer", "publish",  NULL};
@@ -91,7 +88,7 @@ static void row_put(tri_json *events, int rank, const tri_trace_row *row, int64_
 {
     char what[sizeof(row->what) + 1];
     snprintf(what, sizeof(what), "%.*s", (int)sizeof(row->what), row->what);
-    int lane = lane_of(what);
+    const int lane = row->on_device ? LANE_KERNELS : lane_of(what);
     if (lane == LANE_STAGES) /* their own words, without the lane's */
         memmove(what, what + strlen("stage "), strlen(what + strlen("stage ")) + 1);
     tri_json event = tri_json_object_in(events, NULL), args;
@@ -119,11 +116,15 @@ static void rank_put(tri_json *events, int rank, const tri_trace_rank *it, int64
     char name[32];
     snprintf(name, sizeof(name), "rank %d", rank);
     name_put(events, "process_name", rank, 0, name);
-    bool staged = false;
-    for (int64_t i = 0; i < it->count && !staged; i++)
-        staged = lane_of(it->rows[i].what) == LANE_STAGES;
+    bool staged = false, on_device = false;
+    for (int64_t i = 0; i < it->count; i++) {
+        staged = staged || lane_of(it->rows[i].what) == LANE_STAGES;
+        on_device = on_device || it->rows[i].on_device;
+    }
     for (int lane = LANE_STEPS; lane <= (staged ? LANE_STAGES : LANE_COMM); lane++)
         name_put(events, "thread_name", rank, lane, lanes[lane]);
+    if (on_device)
+        name_put(events, "thread_name", rank, LANE_KERNELS, lanes[LANE_KERNELS]);
     for (int64_t i = 0; i < it->count; i++)
         row_put(events, rank, &it->rows[i], origin_ns, it->ahead_ns);
 }

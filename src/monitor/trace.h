@@ -5,6 +5,8 @@
 #ifndef TRI_MONITOR_TRACE_H
 #define TRI_MONITOR_TRACE_H
 
+#include <stdbool.h>
+
 #include "base/containers.h"
 #include "base/trace_id.h"
 
@@ -25,7 +27,8 @@ typedef struct tri_trace_row {
     int64_t start_ns, duration_ns; /* by the rank's own clock */
     uint64_t nbytes;
     uint32_t sequence; /* of a call in its group; of anything else the step */
-    char what[28];
+    bool on_device;    /* a kernel of a device that has a queue of its own */
+    char what[27];
 } tri_trace_row;
 
 /* Phases of a step, by which readers tell them from communication. */

@@ -15,6 +15,7 @@
 
 #include "device/cuda/cublaslt_library.h"
 #include "gpu/fake_cuda.h"
+#include "gpu/fake_words.h"
 #include "tensor/half.h"
 
 #define EXPORT         __attribute__((visibility("default")))
@@ -55,14 +56,9 @@ typedef struct work {
 } work;
 
 /* FAKE_CUBLASLT has that word. */
-static int has(const char *word)
+static bool has(const char *word)
 {
-    const char *words = getenv("FAKE_CUBLASLT");
-    const size_t nbytes = strlen(word);
-    for (const char *at = words ? strstr(words, word) : NULL; at; at = strstr(at + 1, word))
-        if ((at == words || at[-1] == ',') && (at[nbytes] == 0 || at[nbytes] == ','))
-            return 1;
-    return 0;
+    return fake_has("FAKE_CUBLASLT", word);
 }
 
 static int is_rank_1(void)

@@ -9,18 +9,20 @@
  * (streams do not wait for events); memory=MIB of a card (8192), of which each process has all; full=WHEN, memory is
  * out for one allocation; sticky=WHEN, a launch fails and so does every call after it. WHEN is a number (that one, of
  * this process; 2), or the path of a file: whoever removes it first.
- * FAKE_CUDA_CARDS: how many there are, 2 if it is not set.
+ * FAKE_CUDA_CARDS: how many there are, 2 if it is not set; CUDA_VISIBLE_DEVICES chooses some by number.
  */
 #include <malloc.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "device/cuda/library.h"
 #include "gpu/emulator.h"
 #include "gpu/fake_cuda.h"
+#include "gpu/fake_words.h"
 
 #define MOST_WORK     4096 /* of a stream, before it begins by itself */
 #define MOST_STREAMS  16
@@ -30,6 +32,8 @@
 #define CARD_NAME     "Emulated card"
 #define ERROR_INVALID 1
 #define ERROR_PINNED  712 /* already */
+#define ERROR_DEVICE  101
+#define ERROR_HANDLE  400
 #define ERROR_SICK    700
 #define EXPORT        __attribute__((visibility("default")))
 
@@ -41,6 +45,8 @@ struct cuda_event_object {
     cuda_stream stream;     /* of the last time */
     int uses;               /* in streams */
     int destroyed;
+    int timed;
+    double over_ms; /* when it was last over */
 };
 
 typedef struct work {
@@ -76,32 +82,20 @@ static int allocations, launches;
 static _Thread_local cuda_device current;
 static size_t used; /* bytes of the card */
 
-/* The text behind "fault=" up to the next comma, "" without one; NULL: FAKE_CUDA does not name the fault. */
-static const char *value_of(const char *fault, char value[512])
+static const char *value_of(const char *fault, char value[FAKE_VALUE_NBYTES])
 {
-    const char *at = getenv("FAKE_CUDA");
-    const size_t length = strlen(fault);
-    for (; at && *at; at += *at == ',') {
-        const size_t all = strcspn(at, ",");
-        if (strncmp(at, fault, length) == 0 && (at[length] == '=' || length == all)) {
-            snprintf(value, 512, "%.*s", length == all ? 0 : (int)(all - length - 1), at + length + 1);
-            return value;
-        }
-        at += all;
-    }
-    return NULL;
+    return fake_value("FAKE_CUDA", fault, value);
 }
 
-static int has(const char *fault)
+static bool has(const char *fault)
 {
-    char value[512];
-    return value_of(fault, value) != NULL;
+    return fake_has("FAKE_CUDA", fault);
 }
 
 /* Whether the fault is for the number-th call of its kind. */
 static int is_now(const char *fault, int number)
 {
-    char value[512];
+    char value[FAKE_VALUE_NBYTES];
     if (!value_of(fault, value))
         return 0;
     return value[0] == '/' ? unlink(value) == 0 : number == (value[0] ? atoi(value) : 2);
@@ -109,7 +103,7 @@ static int is_now(const char *fault, int number)
 
 static size_t total(void)
 {
-    char value[512];
+    char value[FAKE_VALUE_NBYTES];
     return (size_t)(value_of("memory", value) ? atoi(value) : 8192) << 20;
 }
 
@@ -161,6 +155,13 @@ static int is_tried(void)
     return 0;
 }
 
+static double now_ms(void)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return 1e3 * (double)time.tv_sec + 1e-6 * (double)time.tv_nsec;
+}
+
 static void run_one(cuda_stream stream)
 {
     work *w = &stream->list[stream->first];
@@ -174,8 +175,10 @@ static void run_one(cuda_stream stream)
         memset(w->to, w->byte, w->nbytes);
     if (w->kind == CALL)
         w->run(w->to);
-    if (w->kind == MARK && w->event->over < w->number)
+    if (w->kind == MARK && w->event->over < w->number) {
         w->event->over = w->number;
+        w->event->over_ms = now_ms();
+    }
     if (w->owned)
         free((void *)(uintptr_t)w->from);
     if (w->event) {
@@ -347,16 +350,38 @@ cuda_result cuGetErrorString(cuda_result result, const char **text)
     return 0;
 }
 
+/* Those that CUDA_VISIBLE_DEVICES names, up to the first that is not there. */
+static int cards_list(cuda_device visible[MOST_CARDS])
+{
+    const char *given = getenv("FAKE_CUDA_CARDS"), *at = getenv("CUDA_VISIBLE_DEVICES");
+    const int all = given ? atoi(given) : 2;
+    int count = 0;
+    for (int i = 0; !at && i < all && i < MOST_CARDS; i++)
+        visible[count++] = i;
+    while (at && *at && count < MOST_CARDS) {
+        char *end;
+        const long card = strtol(at, &end, 10);
+        if (end == at || card < 0 || card >= all)
+            break;
+        visible[count++] = (cuda_device)card;
+        at = end + (*end == ',');
+    }
+    return count;
+}
+
 cuda_result cuDeviceGetCount(int *count)
 {
-    const char *cards = getenv("FAKE_CUDA_CARDS");
-    *count = cards ? atoi(cards) : 2;
-    return *count <= MOST_CARDS ? 0 : ERROR_INVALID;
+    cuda_device visible[MOST_CARDS];
+    *count = cards_list(visible);
+    return 0;
 }
 
 cuda_result cuDeviceGet(cuda_device *device, int index)
 {
-    *device = index;
+    cuda_device visible[MOST_CARDS];
+    if (index >= cards_list(visible))
+        return ERROR_DEVICE;
+    *device = visible[index];
     return 0;
 }
 
@@ -492,9 +517,11 @@ cuda_result cuStreamQuery(cuda_stream stream)
 
 cuda_result cuEventCreate(cuda_event *event, unsigned flags)
 {
-    (void)flags;
     *event = calloc(1, sizeof(**event));
-    return *event ? sick : CUDA_OUT_OF_MEMORY;
+    if (!*event)
+        return CUDA_OUT_OF_MEMORY;
+    (*event)->timed = !(flags & CUDA_EVENT_DISABLE_TIMING);
+    return sick;
 }
 
 cuda_result cuEventDestroy_v2(cuda_event event)
@@ -532,6 +559,16 @@ cuda_result cuEventSynchronize(cuda_event event)
         run_until(event->stream, event);
     pthread_mutex_unlock(&mutex);
     return sick;
+}
+
+cuda_result cuEventElapsedTime(float *ms, cuda_event begin, cuda_event end)
+{
+    pthread_mutex_lock(&mutex);
+    const int recorded = begin->timed && end->timed && begin->recorded > 0 && end->recorded > 0;
+    const int over = begin->over == begin->recorded && end->over == end->recorded;
+    *ms = (float)(end->over_ms - begin->over_ms);
+    pthread_mutex_unlock(&mutex);
+    return !recorded ? ERROR_HANDLE : over ? sick : CUDA_NOT_READY;
 }
 
 cuda_result cuMemAlloc_v2(cuda_memory *memory, size_t nbytes)

@@ -20,6 +20,7 @@
 
 #include "device/cuda/nccl_library.h"
 #include "gpu/fake_cuda.h"
+#include "gpu/fake_words.h"
 
 #define EXPORT       __attribute__((visibility("default")))
 #define MOST_RANKS   8
@@ -79,14 +80,9 @@ static char last[128];
 #define DECLARE(result, symbol, name, args) EXPORT result symbol args;
 TRI_NCCL_CALLS(DECLARE)
 
-static int has(const char *word)
+static bool has(const char *word)
 {
-    const char *words = getenv("FAKE_NCCL");
-    const size_t nbytes = strlen(word);
-    for (const char *at = words ? strstr(words, word) : NULL; at; at = strstr(at + 1, word))
-        if ((at == words || at[-1] == ',') && (at[nbytes] == 0 || at[nbytes] == ','))
-            return 1;
-    return 0;
+    return fake_has("FAKE_NCCL", word);
 }
 
 static void *of_driver(const char *symbol)

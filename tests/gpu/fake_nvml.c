@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * fake_nvml.c: a libnvidia-ml.so.1 with the two cards of fake_cuda.c: found by the same dlopen (LD_LIBRARY_PATH).
+ * fake_nvml.c: a libnvidia-ml.so.1 with the cards of fake_cuda.c (FAKE_CUDA_CARDS): found by the same dlopen
+ * (LD_LIBRARY_PATH).
  *
  * It refuses what NVIDIA's does: calls before nvmlInit, cards that are not there, events that a card cannot have, lists
  * that are too short. FAKE_NVML has facts of the first card, with commas between: no_start (as without a driver),
@@ -14,8 +15,9 @@
 #include <unistd.h>
 
 #include "device/cuda/nvml.h"
+#include "gpu/fake_words.h"
 
-#define CARDS  2
+#define CARDS  16 /* at most */
 #define EXPORT __attribute__((visibility("default")))
 enum { UNINITIALIZED = 1, INVALID = 2, NOT_FOUND = 6, TOO_SHORT = 7 };
 
@@ -26,35 +28,30 @@ struct nvml_events_object {
     unsigned long long types[CARDS];
 };
 
-static struct nvml_device_object cards[CARDS] = {{0}, {1}};
+static struct nvml_device_object cards[CARDS];
 static int started;
 static unsigned long long more_errors; /* since the process began */
 
-/* The text behind "fact" and one character, up to the next comma; NULL: FAKE_NVML does not name it. */
-static const char *value_of(const char *fact, char value[512])
+static const char *value_of(const char *fact, char value[FAKE_VALUE_NBYTES])
 {
-    const char *at = getenv("FAKE_NVML");
-    const size_t length = strlen(fact);
-    for (; at && *at; at += *at == ',') {
-        const size_t all = strcspn(at, ",");
-        if (strncmp(at, fact, length) == 0 && (length == all || at[length] == '=' || at[length] == '@')) {
-            snprintf(value, 512, "%.*s", length == all ? 0 : (int)(all - length - 1), at + length + 1);
-            return value;
-        }
-        at += all;
-    }
-    return NULL;
+    return fake_value("FAKE_NVML", fact, value);
 }
 
-static int has(const char *fact)
+static bool has(const char *fact)
 {
-    char value[512];
-    return value_of(fact, value) != NULL;
+    return fake_has("FAKE_NVML", fact);
+}
+
+static int card_count(void)
+{
+    const char *given = getenv("FAKE_CUDA_CARDS");
+    const int count = given ? atoi(given) : 2;
+    return count < CARDS ? count : CARDS;
 }
 
 static nvml_result known(nvml_device device)
 {
-    return !started ? UNINITIALIZED : device == &cards[0] || device == &cards[1] ? 0 : INVALID;
+    return !started ? UNINITIALIZED : device >= cards && device < cards + card_count() ? 0 : INVALID;
 }
 
 static nvml_result text_set(char *text, unsigned nbytes, const char *words)
@@ -82,24 +79,26 @@ nvml_result nvmlSystemGetDriverVersion(char *text, unsigned nbytes)
 
 nvml_result nvmlDeviceGetCount_v2(unsigned *count)
 {
-    *count = CARDS;
+    *count = (unsigned)card_count();
     return started ? 0 : UNINITIALIZED;
 }
 
 nvml_result nvmlDeviceGetHandleByIndex_v2(unsigned index, nvml_device *device)
 {
-    if (index >= CARDS)
+    if (index >= (unsigned)card_count())
         return INVALID;
     *device = &cards[index];
+    cards[index].index = (int)index;
     return known(*device);
 }
 
 nvml_result nvmlDeviceGetHandleByPciBusId_v2(const char *place, nvml_device *device)
 {
     char own[32];
-    for (int i = 0; i < CARDS; i++) {
+    for (int i = 0; i < card_count(); i++) {
         snprintf(own, sizeof(own), "0000:%02x:00.0", 0x17 + i);
         *device = &cards[i];
+        cards[i].index = i;
         if (strcmp(own, place) == 0)
             return known(*device);
     }
@@ -137,7 +136,7 @@ nvml_result nvmlDeviceGetClockInfo(nvml_device device, int type, unsigned *mhz)
 
 nvml_result nvmlDeviceGetTotalEccErrors(nvml_device device, int type, int counter, unsigned long long *count)
 {
-    char value[512];
+    char value[FAKE_VALUE_NBYTES];
     if (known(device) != 0 || type < 0 || type > 1 || counter < 0 || counter > 1)
         return known(device) != 0 ? known(device) : INVALID;
     if (has("no_ecc"))
@@ -155,7 +154,7 @@ nvml_result nvmlDeviceGetPersistenceMode(nvml_device device, int *on)
 nvml_result nvmlDeviceGetRemappedRows(nvml_device device, unsigned *corrected, unsigned *uncorrected, unsigned *pending,
                                       unsigned *failed)
 {
-    char value[512];
+    char value[FAKE_VALUE_NBYTES];
     const char *rows = value_of("rows", value);
     *corrected = *uncorrected = 0;
     *pending = rows && strcmp(rows, "pending") == 0;
@@ -165,7 +164,7 @@ nvml_result nvmlDeviceGetRemappedRows(nvml_device device, unsigned *corrected, u
 
 nvml_result nvmlDeviceGetComputeRunningProcesses_v3(nvml_device device, unsigned *count, nvml_process *list)
 {
-    char value[512];
+    char value[FAKE_VALUE_NBYTES];
     const unsigned users = known(device) == 0 && device->index == 0 && value_of("user", value);
     const unsigned room = *count;
     *count = users;
@@ -184,7 +183,7 @@ nvml_result nvmlDeviceGetTemperature(nvml_device device, int sensor, unsigned *c
 
 nvml_result nvmlDeviceGetCurrentClocksThrottleReasons(nvml_device device, unsigned long long *reasons)
 {
-    char value[512];
+    char value[FAKE_VALUE_NBYTES];
     *reasons = value_of("slow", value) ? strtoull(value, NULL, 0) : 0;
     return known(device);
 }
@@ -215,8 +214,8 @@ static int is_now(const char *path)
 /* Of the card that has registered for the type. */
 static nvml_result event_find(nvml_events events, nvml_event *event)
 {
-    char value[512];
-    const char *xid = value_of("xid", value);
+    char value[FAKE_VALUE_NBYTES], xid_value[FAKE_VALUE_NBYTES];
+    const char *xid = value_of("xid", xid_value);
     const unsigned long long number = xid ? strtoull(xid, NULL, 10) : 0;
     for (int i = 0; i < CARDS; i++) {
         if (xid && (events->types[i] & NVML_EVENT_XID) && is_now(strchr(xid, '@') ? strchr(xid, '@') + 1 : NULL)) {

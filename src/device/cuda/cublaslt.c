@@ -123,6 +123,7 @@ struct tri_cublaslt_plan {
     cublaslt_layout layout[MATRICES]; /* of b, a and c */
     uint32_t align[MATRICES];         /* bytes that the addresses of all shards are multiples of */
     int batch;                        /* that the layouts are set to */
+    char name[TRI_DEVICE_NAME_NBYTES];
     bool adds, bias;
 };
 
@@ -183,6 +184,8 @@ static cublaslt_result plan_fill(const tri_cublaslt *library, const tri_gpu_prod
 {
     const int compute = p->type == CUBLASLT_F32 ? CUBLASLT_COMPUTE_32F_PEDANTIC : CUBLASLT_COMPUTE_32F;
     plan->adds = p->adds;
+    snprintf(plan->name, sizeof(plan->name), "cublasLt %lldx%lldx%lld", (long long)p->m, (long long)p->n,
+             (long long)p->k);
     cublaslt_result result = library->calls->desc_create(&plan->desc, compute, CUBLASLT_F32);
     result = result == 0 ? epilogue_set(library, p, plan) : result;
     result = result == 0 ? factor_make(library, plan, LEFT, p->type, p->n, p->k, p->b_along, p->b_step) : result;
@@ -301,11 +304,15 @@ tri_status tri_cublaslt_multiply(const tri_cublaslt *library, tri_cublaslt_plan 
     (void)library->driver->context_set(library->context);
     cublaslt_result result = batch_set(library, plan, batch);
     result = result == 0 ? bias_set(library, plan, bias) : result;
+    if (library->times)
+        tri_cuda_times_begin(library->times, plan->name);
     if (result == 0)
         result =
             library->calls->multiply(library->handle, plan->desc, &one, b, plan->layout[LEFT], a, plan->layout[RIGHT],
                                      &old, c, plan->layout[RESULT], c, plan->layout[RESULT], &algorithm->record,
                                      (void *)(uintptr_t)library->workspace, WORKSPACE_NBYTES, library->stream);
+    if (library->times)
+        tri_cuda_times_end(library->times);
     return result == 0 ? TRI_OK
                        : tri_fail(TRI_EUNSUPPORTED, "cuda:%d: %s: error %d", library->index, library->name, result);
 }

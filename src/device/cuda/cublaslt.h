@@ -11,6 +11,7 @@
 #include <stdbool.h>
 
 #include "device/cuda/cublaslt_library.h"
+#include "device/cuda/kernel_times.h"
 
 #define TRI_PRODUCT_BATCH     8 /* shards of a call, at most */
 #define TRI_ALGORITHM_NBYTES  128
@@ -53,6 +54,7 @@ typedef struct tri_cublaslt {
     cuda_stream stream;
     cublaslt_handle handle;
     cuda_memory workspace;
+    tri_cuda_times *times;       /* of its launches; NULL: nobody asks */
     int index;                   /* of the card */
     tri_product_choice *choices; /* of all products that were planned: kernel/gpu/product.c */
     int choice_count;

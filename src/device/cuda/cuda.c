@@ -13,9 +13,11 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "device/cuda/cublaslt.h"
+#include "device/cuda/kernel_times.h"
 #include "device/cuda/library.h"
 
-#define OLDEST_CARD 80 /* compute capability of the kernels' oldest code */
+#define OLDEST_CARD   80 /* compute capability of the kernels' oldest code */
+#define SYMBOL_PREFIX "tri_cuda_"
 
 #ifdef TRI_CUDA_IMAGE
 /* The file that nvcc made, as it is. */
@@ -42,6 +44,7 @@ typedef struct cuda_state {
     cuda_stream streams[TRI_QUEUE_COUNT];
     char arithmetic[96];
     cuda_function kernels[TRI_LAUNCH_KERNELS]; /* found when first launched */
+    tri_cuda_times times;
 } cuda_state;
 
 static tri_status card_read(const tri_cuda_calls *calls, int index, tri_cuda_card *out)
@@ -107,9 +110,11 @@ static tri_status cuda_launch(void *arg, const tri_gpu_launch *launch)
     must(s, "cuCtxSetCurrent", s->calls->context_set(s->context));
     if (!*kernel)
         must(s, launch->symbol, s->calls->module_function(kernel, s->module, launch->symbol));
+    tri_cuda_times_begin(&s->times, launch->symbol + strlen(SYMBOL_PREFIX));
     must(s, launch->symbol,
          s->calls->launch(*kernel, x, y, z, (unsigned)launch->threads, 1, 1, 0, s->streams[TRI_QUEUE_KERNELS], args,
                           NULL));
+    tri_cuda_times_end(&s->times);
     return TRI_OK;
 }
 
@@ -148,6 +153,7 @@ static tri_status open_card(cuda_state *s, tri_device *device)
     if (result != 0)
         return tri_fail(TRI_EUNSUPPORTED, "cuda:%d: cannot open %s: %s", s->index, card.name,
                         tri_cuda_text(s->calls, result));
+    tri_cuda_times_init(&s->times, s->calls, s->streams[TRI_QUEUE_KERNELS]);
     return TRI_OK;
 }
 
@@ -157,6 +163,7 @@ static void cuda_close(tri_device *device)
     if (s && s->context) {
         tri_cublaslt_close(s->queue.library);
         (void)s->calls->context_set(s->context);
+        tri_cuda_times_fini(&s->times);
         for (int q = 0; q < TRI_QUEUE_COUNT; q++)
             if (s->streams[q])
                 (void)s->calls->stream_destroy(s->streams[q]);
@@ -188,6 +195,7 @@ static tri_status cuda_library_open(tri_device *device)
 {
     cuda_state *s = device->state;
     TRI_TRY(tri_cublaslt_open(s->calls, s->index, s->context, s->streams[TRI_QUEUE_KERNELS], &s->queue.library));
+    s->queue.library->times = &s->times;
     const size_t used = strlen(s->arithmetic);
     snprintf(s->arithmetic + used, sizeof(s->arithmetic) - used, ", %s", s->queue.library->name);
     return TRI_OK;
@@ -373,6 +381,20 @@ static tri_status cuda_rates(const tri_device *device, tri_device_rates *out)
     return TRI_OK;
 }
 
+static void cuda_kernels_time(const tri_device *device, int64_t step)
+{
+    cuda_state *s = device->state;
+    (void)enter(device);
+    tri_cuda_times_step(&s->times, step);
+}
+
+static tri_status cuda_kernels_read(const tri_device *device, tri_device_kernel **out, int64_t *count)
+{
+    cuda_state *s = device->state;
+    (void)enter(device);
+    return tri_cuda_times_read(&s->times, out, count);
+}
+
 static const char *cuda_arithmetic(const tri_device *device)
 {
     return ((const cuda_state *)device->state)->arithmetic;
@@ -417,5 +439,7 @@ const tri_device_ops tri_device_cuda = {
     .arithmetic = cuda_arithmetic,
     .room = cuda_room,
     .rates = cuda_rates,
+    .kernels_time = cuda_kernels_time,
+    .kernels_read = cuda_kernels_read,
     .planned = &tri_device_cuda_planned,
 };

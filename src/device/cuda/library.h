@@ -74,6 +74,7 @@ enum {
     X(cuEventDestroy_v2, event_destroy, (cuda_event event))                                                            \
     X(cuEventRecord, event_record, (cuda_event event, cuda_stream stream))                                             \
     X(cuEventSynchronize, event_wait, (cuda_event event))                                                              \
+    X(cuEventElapsedTime, event_time, (float *ms, cuda_event begin, cuda_event end))                                   \
     X(cuStreamWaitEvent, stream_order, (cuda_stream stream, cuda_event event, unsigned flags))                         \
     X(cuMemcpyHtoD_v2, copy_from_host_now, (cuda_memory to, const void *from, size_t nbytes))                          \
     X(cuMemcpyDtoH_v2, copy_to_host_now, (void *to, cuda_memory from, size_t nbytes))                                  \

@@ -17,7 +17,8 @@
 #include "train/core/features.h"
 #include "train/features/observers.h"
 
-#define RING_COUNT 65536 /* of the ring */
+#define RING_COUNT 65536 /* of the ring, and of kernels */
+#define MOST_ROWS  (2 * RING_COUNT)
 #define PINGS      16
 
 typedef struct trace_state {
@@ -92,6 +93,7 @@ static void part(tri_job *job)
     if (!trace || !trace->asked || trace->over)
         return;
     trace->over = true;
+    tri_device_kernels_time(job->device, -1);
     tri_job_who_tell(job, -1);
     if (job->rank == 0)
         tri_log(TRI_LOG_WARN, "the trace of steps %lld to %lld is given up: the ranks have changed; ask again",
@@ -107,7 +109,10 @@ static void trace_close(tri_job *job)
 static tri_status step_begin(tri_job *job)
 {
     trace_state *trace = trace_of(job);
-    if (!trace || trace->over || trace->begin_ns != 0 || job->step < trace->window.from)
+    if (!trace || trace->over || job->step < trace->window.from)
+        return TRI_OK;
+    tri_device_kernels_time(job->device, job->step);
+    if (trace->begin_ns != 0)
         return TRI_OK;
     trace->begin_ns = job->assignment.step_start_ns;
     tri_job_who_tell(job, trace->window.from);
@@ -126,25 +131,47 @@ static void span(const tri_job *job, const char *what, int64_t start_ns, int64_t
                                  .sequence = (uint32_t)job->step});
 }
 
+/* Kernels of the device come first: who has no room for all rows keeps the last ones. */
+static tri_status kernels_read(const tri_job *job, tri_trace_rank *own)
+{
+    tri_device_kernel *kernels;
+    int64_t count;
+    TRI_TRY(tri_device_kernels_read(job->device, &kernels, &count));
+    tri_device_kernels_time(job->device, -1);
+    own->rows = tri_alloc_zero((size_t)count + RING_COUNT, sizeof(*own->rows));
+    own->lost = count >= RING_COUNT;
+    for (int64_t i = 0; own->rows && i < count; i++) {
+        tri_trace_row *row = &own->rows[own->count++];
+        *row = (tri_trace_row){.start_ns = kernels[i].start_ns,
+                               .duration_ns = kernels[i].duration_ns,
+                               .sequence = (uint32_t)kernels[i].step,
+                               .on_device = true};
+        snprintf(row->what, sizeof(row->what), "%s", kernels[i].name);
+    }
+    tri_free(kernels);
+    return own->rows ? TRI_OK : TRI_ENOMEM;
+}
+
 /* What this rank remembers of the window. */
 static tri_status rows_read(const tri_job *job, tri_trace_rank *own)
 {
     int64_t begin_ns = trace_of(job)->begin_ns, end_ns = tri_now_ns();
+    TRI_TRY(kernels_read(job, own));
     tri_event *events = tri_alloc(RING_COUNT * sizeof(*events));
-    own->rows = tri_alloc_zero(RING_COUNT, sizeof(*own->rows));
-    if (!events || !own->rows) {
-        tri_free(events);
+    if (!events)
         return TRI_ENOMEM;
-    }
     uint64_t count = tri_event_read(events, RING_COUNT);
     for (uint64_t i = 0; i < count; i++) {
         if (events[i].rank != job->rank || events[i].start_ns < begin_ns || events[i].start_ns > end_ns)
             continue;
         tri_trace_row *row = &own->rows[own->count++];
-        *row = (tri_trace_row){events[i].start_ns, events[i].duration_ns, events[i].nbytes, events[i].sequence, ""};
+        *row = (tri_trace_row){.start_ns = events[i].start_ns,
+                               .duration_ns = events[i].duration_ns,
+                               .nbytes = events[i].nbytes,
+                               .sequence = events[i].sequence};
         snprintf(row->what, sizeof(row->what), "%s", events[i].what);
     }
-    own->lost = count == RING_COUNT && events[0].start_ns > begin_ns;
+    own->lost = own->lost || (count == RING_COUNT && events[0].start_ns > begin_ns);
     tri_free(events);
     return TRI_OK;
 }
@@ -195,9 +222,9 @@ static tri_status take(tri_job *job, int other, tri_trace_rank *rank)
     int64_t head[2];
     TRI_TRY(ping(job, other, rank));
     TRI_TRY(tri_receive(job->group, head, 2, TRI_I64, other, NULL));
-    if (head[0] < 0 || head[0] > RING_COUNT)
+    if (head[0] < 0 || head[0] > MOST_ROWS)
         return tri_fail(TRI_EFORMAT, "rank %d has %lld events to tell of, want at most %d", other, (long long)head[0],
-                        RING_COUNT);
+                        MOST_ROWS);
     rank->count = head[0];
     rank->lost = head[1] != 0;
     rank->rows = tri_alloc((size_t)(rank->count + 1) * sizeof(*rank->rows));

@@ -45,8 +45,10 @@ static tri_status operations_keep(const tri_ps_operations *operations, tri_trace
     for (size_t i = 0; i < operations->count; i++) {
         const ps_operation_record *operation = &operations->operations[i];
         tri_trace_row *row = &server->rows[server->count++];
-        *row = (tri_trace_row){operation->start_ns, operation->duration_ns,
-                               (uint64_t)operation->worker << 32 | (uint32_t)operation->nbytes, operation->step, ""};
+        *row = (tri_trace_row){.start_ns = operation->start_ns,
+                               .duration_ns = operation->duration_ns,
+                               .nbytes = (uint64_t)operation->worker << 32 | (uint32_t)operation->nbytes,
+                               .sequence = operation->step};
         snprintf(row->what, sizeof(row->what), "%s", operation->pulls ? TRI_EVENT_SERVER_PULL : TRI_EVENT_SERVER_PUSH);
     }
     return TRI_OK;
