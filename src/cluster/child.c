@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -15,21 +16,30 @@
 
 #include "cluster/launch_parts.h"
 
+#define OTHERS_MOST 2
+
 extern char **environ;
 
-/* This process's environment with OMP_NUM_THREADS; the strings are borrowed, the list is the caller's. */
-static char **environment_make(char *threads)
+static bool is_replaced(const char *entry, char *const *others)
 {
-    size_t count = 0;
+    for (; *others; others++)
+        if (strncmp(entry, *others, strcspn(*others, "=") + 1) == 0)
+            return true;
+    return false;
+}
+
+/* This process's environment with `others` (NULL at the end); the strings are borrowed, the list is the caller's. */
+static char **environment_make(char *const *others)
+{
+    size_t count = 0, kept = 0;
     while (environ[count])
         count++;
-    char **list = tri_alloc_zero(count + 2, sizeof(*list));
-    size_t kept = 0;
+    char **list = tri_alloc_zero(count + OTHERS_MOST + 1, sizeof(*list));
     for (size_t i = 0; list && i < count; i++)
-        if (!threads || strncmp(environ[i], "OMP_NUM_THREADS=", 16) != 0)
+        if (!is_replaced(environ[i], others))
             list[kept++] = environ[i];
-    if (list && threads)
-        list[kept] = threads;
+    for (; list && *others; others++)
+        list[kept++] = *others;
     return list;
 }
 
@@ -56,13 +66,19 @@ static void child_run(const tri_child_setup *setup, char *const *environment, in
 
 tri_status tri_child_start(const tri_child_setup *setup, tri_child *child)
 {
-    char threads[40];
+    char threads[40], cards[TRI_CHILD_CARDS_NBYTES + 24], *others[OTHERS_MOST + 1] = {NULL};
+    int count = 0;
     *child = (tri_child){0};
     snprintf(threads, sizeof(threads), "OMP_NUM_THREADS=%d", setup->threads);
+    snprintf(cards, sizeof(cards), "CUDA_VISIBLE_DEVICES=%s", setup->cards ? setup->cards : "");
+    if (setup->threads > 0)
+        others[count++] = threads;
+    if (setup->cards)
+        others[count++] = cards;
     int output = open(setup->output, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
     if (output < 0)
         return tri_fail(TRI_EIO, "%s: cannot open: %s", setup->output, strerror(errno));
-    char **environment = environment_make(setup->threads > 0 ? threads : NULL);
+    char **environment = environment_make(others);
     pid_t parent = getpid(), pid = environment ? fork() : -1;
     if (pid == 0)
         child_run(setup, environment, output, parent);
@@ -107,6 +123,28 @@ void tri_child_kill(tri_child *child)
     while (waitpid(child->pid, &state, 0) < 0 && errno == EINTR) {
     }
     child->pid = 0;
+}
+
+/* The number-th word of a list with commas; its length. */
+static int word_find(const char *list, int number, const char **word)
+{
+    for (; number > 0 && *list; number--)
+        list += strcspn(list, ",") + (list[strcspn(list, ",")] == ',');
+    *word = list;
+    return (int)strcspn(list, ",");
+}
+
+void tri_child_cards(int first, int count, char *text, size_t capacity)
+{
+    const char *seen = getenv("CUDA_VISIBLE_DEVICES"), *word;
+    size_t used = 0;
+    text[0] = 0;
+    for (int i = 0; i < count && used < capacity; i++) {
+        const int card = (first + i) % count, length = seen ? word_find(seen, card, &word) : 0;
+        const int added = seen ? snprintf(text + used, capacity - used, "%s%.*s", i > 0 ? "," : "", length, word)
+                               : snprintf(text + used, capacity - used, "%s%d", i > 0 ? "," : "", card);
+        used += (size_t)(added > 0 ? added : 0);
+    }
 }
 
 tri_status tri_child_cores(int **cpus, int *count)

@@ -51,9 +51,22 @@ static tri_status middle_words(const tri_sweep *sweep, tri_arena *arena, const c
     return TRI_OK;
 }
 
-/* slots: that a card has room for; infinite: there is none. */
-static tri_status memory_find(const tri_sweep *sweep, const char *const *words, double *nbytes, double *slots)
+/* Trials that the cards have room for, whose workers take turns with them. */
+static double card_slots_of(const tri_device_room *room, const tri_job_memory *memory, int workers)
 {
+    if (room->cards == 0)
+        return INFINITY;
+    if (!memory->card) /* layouts that trials choose: it is not known what they need */
+        return fmax(1, room->cards / workers);
+    return floor((double)room->free_nbytes * TRI_CARD_SHARE / (double)tri_job_memory_nbytes(memory)) * room->cards /
+           workers;
+}
+
+/* slots: that cards have room for; infinite: there are none. */
+static tri_status memory_find(const tri_sweep *sweep, const char *const *words, double *nbytes, double *slots,
+                              int *cards)
+{
+    tri_device_room room = {0};
     tri_config config = {0};
     tri_job_memory memory;
     const int workers = (int)sweep->tune.workers;
@@ -73,10 +86,9 @@ static tri_status memory_find(const tri_sweep *sweep, const char *const *words, 
     if (status == TRI_OK)
         *nbytes = workers * (double)tri_job_memory_host(&memory);
     if (status == TRI_OK)
-        status = tri_card_free(&config, workers, slots);
-    if (status == TRI_OK && isfinite(*slots)) /* all trials begin at the first card */
-        *slots = memory.card ? *slots * TRI_CARD_SHARE / (double)tri_job_memory_nbytes(&memory)
-                             : 1; /* layouts that trials choose: not known what they need */
+        status = tri_card_room(&config, &room);
+    *slots = card_slots_of(&room, &memory, workers);
+    *cards = room.cards;
     tri_config_fini(&config);
     return status;
 }
@@ -104,7 +116,8 @@ tri_status tri_tuner_open(tri_tuner *tuner)
     if (!words)
         return TRI_ENOMEM;
     tri_status status = middle_words(tuner->sweep, &arena, words);
-    if (status == TRI_OK && (status = memory_find(tuner->sweep, words, &nbytes, &card_slots)) != TRI_OK)
+    if (status == TRI_OK &&
+        (status = memory_find(tuner->sweep, words, &nbytes, &card_slots, &tuner->card_count)) != TRI_OK)
         status = tri_fail_context(status, "the configuration with the middle of the space");
     tri_arena_fini(&arena);
     tri_free(words);
@@ -292,7 +305,7 @@ static tri_status words_make(const tri_tuner *tuner, const tri_trial *trial, con
 /* A run that was begun and has a whole checkpoint continues; any other starts again. */
 static tri_status process_start(tri_tuner *tuner, tri_tuner_slot *slot, const char *run)
 {
-    char *words[2100], path[1400], *checkpoint = NULL;
+    char *words[2100], path[1400], cards[TRI_CHILD_CARDS_NBYTES], *checkpoint = NULL;
     tri_arena arena = {0};
     const tri_tune_config *tune = &tuner->sweep->tune;
     const int cores = (int)(tune->workers * tune->threads), place = (int)(slot - tuner->slots);
@@ -308,12 +321,15 @@ static tri_status process_start(tri_tuner *tuner, tri_tuner_slot *slot, const ch
     if (status == TRI_OK)
         status = words_make(tuner, slot->trial, run, goes_on, &arena, words);
     snprintf(path, sizeof(path), "%s/log/trial-%04d.log", tuner->folder, slot->trial->number);
+    if (tuner->card_count > 1)
+        tri_child_cards((int)(place * tune->workers % tuner->card_count), tuner->card_count, cards, sizeof(cards));
     tri_child_setup setup = {.argv = words,
                              .program = NULL,
                              .output = path,
                              .threads = (int)tune->threads,
                              .cpus = own ? tuner->cpus + place * cores : NULL,
-                             .cpu_count = own ? cores : 0};
+                             .cpu_count = own ? cores : 0,
+                             .cards = tuner->card_count > 1 ? cards : NULL};
     if (status == TRI_OK)
         status = tri_child_start(&setup, &slot->child);
     tri_arena_fini(&arena);

@@ -35,7 +35,8 @@ typedef struct tri_tuner {
     int slot_count;
     int *cpus;
     int cpu_count;
-    int failures; /* one after the other, of trials that made no step */
+    int card_count; /* that trials take turns with; 0: they are on the host */
+    int failures;   /* one after the other, of trials that made no step */
 } tri_tuner;
 
 /* sweep, trials, folder, tell and arg are set, and borrowed. Checks the configuration with the middle of the space, and

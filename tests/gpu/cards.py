@@ -11,8 +11,10 @@ import tempfile
 import time
 import unittest
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "process"))
+TESTS = pathlib.Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(TESTS / "process"), str(TESTS / "golden")]
 from launched import LIMIT_S, TRIREME, ranks_of  # noqa: E402 (reads and removes the program from sys.argv)
+import golden  # noqa: E402
 
 FAKE = pathlib.Path(TRIREME).parent / "tests/gpu/fake"
 MLP = ["model.name=mlp", "model.hidden=[256,256]", "data.name=synthetic", "data.synthetic_count=64", "train.batch=32", "train.steps=1",
@@ -21,9 +23,8 @@ GPT = ["model.name=gpt2", "model.n_layer=2", "model.n_head=2", "model.n_embd=64"
        "data.synthetic_count=16", "data.classes=64", "data.synthetic_width=8", "train.batch=8", "train.steps=1", "train.threads=1",
        "train.eval_every=0", "optim.name=adamw"]
 # A run that is killed or fails in the middle, and has the weights of one that is not.
-LONG = ["model.name=mlp", "model.hidden=[16]", "data.name=synthetic", "data.synthetic_count=120", "train.batch=24", "train.epochs=400",
-        "train.steps=120", "train.threads=1", "optim.name=adamw", "optim.lr=0.001", "train.eval_every=0"]
-LONG_HASH = "95b5a4e46cb58d8a"  # mlp_killed of expected/train.txt
+golden.TABLE = TESTS / "gpu/expected/train.txt"
+LONG = next(block for block in golden.read_table() if block.name == "mlp_killed")
 
 
 class Cards(unittest.TestCase):
@@ -34,7 +35,8 @@ class Cards(unittest.TestCase):
         (self.folder / "run.yaml").write_text("{}\n")
 
     def environment(self, cuda="", nvml="", cards="1"):
-        return {**os.environ, "LD_LIBRARY_PATH": str(FAKE), "OMP_NUM_THREADS": "1", "FAKE_CUDA": cuda, "FAKE_NVML": nvml, "FAKE_CUDA_CARDS": cards}
+        return {**{name: text for name, text in os.environ.items() if name != "CUDA_VISIBLE_DEVICES"}, "LD_LIBRARY_PATH": str(FAKE),
+                "OMP_NUM_THREADS": "1", "FAKE_CUDA": cuda, "FAKE_NVML": nvml, "FAKE_CUDA_CARDS": cards}
 
     def run_it(self, command, *words, code=0, **faults):
         done = subprocess.run([TRIREME, command, "run.yaml", *words, "train.device=cuda"], cwd=self.folder, env=self.environment(**faults),
@@ -100,6 +102,63 @@ class Cards(unittest.TestCase):
                   for words in ([], ["-n", "2", "parallel.layout=auto"])}
         self.assertEqual(len(hashes), 1)
 
+    # --- trials ---
+
+    def sweep(self, out, *words, cards="1", cuda="", visible=None):
+        """Values of four trials, and of each the cards that its ranks had: the first one has 7 errors by NVML."""
+        (self.folder / "sweep.yaml").write_text(
+            "config: run.yaml\nmetric: loss\ntrials: 4\nsearch: random\nspace: {optim.lr: {log: [1e-3, 1e-1]}}\n" + "".join(f"{w}\n" for w in words) +
+            "set: {model.name: mlp, 'model.hidden': [256], data.name: synthetic, data.synthetic_count: 64, train.batch: 32, train.epochs: 1, "
+            "train.eval_every: 0, train.device: cuda}\n")
+        more = {} if visible is None else {"CUDA_VISIBLE_DEVICES": visible}
+        done = subprocess.run([TRIREME, "tune", "sweep.yaml", "--out", out, "--json"], cwd=self.folder, text=True, timeout=LIMIT_S,
+                              env={**self.environment(cuda=cuda, nvml="ecc=7", cards=cards), **more}, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        at_once = int(re.search(r"(\d+) at once", done.stderr).group(1))
+        rows = [json.loads(line) for line in done.stdout.splitlines()]
+        self.assertEqual([row["state"] for row in rows], ["done"] * 4, rows)
+        had = [[line["gpu_ecc_uncorrected_total"] for _, line in sorted(self.ranks(f"{out}/trial-{n:04d}").items())] for n in range(4)]
+        return at_once, {row["trial"]: row["value"] for row in rows}, had
+
+    def test_trials_take_turns_with_the_cards(self):
+        _, alone, had = self.sweep("one", "parallel: 2")
+        self.assertEqual(had, [[7]] * 4)
+        _, values, had = self.sweep("two", "parallel: 2", cards="2")
+        self.assertEqual(values, alone)
+        self.assertEqual(sorted(had[:2]), [[0], [7]])
+        _, values, had = self.sweep("seen", "parallel: 2", cards="3", visible="2,0")  # the first one to have is card 2
+        self.assertEqual(values, alone)
+        self.assertEqual(had[:2], [[0], [7]])
+        _, values, had = self.sweep("pairs", "parallel: 2", "workers: 2", cards="3")  # ranks on cards 0 and 1; 2 and 0
+        self.assertEqual(values, alone)
+        self.assertEqual(had[:2], [[7, 0], [0, 7]])
+
+    def test_as_many_trials_run_at_once_as_cards_have_memory_for(self):
+        for cards in ("1", "2"):
+            at_once = self.sweep(f"cards{cards}", cards=cards, cuda="memory=1")[0]
+            self.assertEqual(at_once, min(int(cards), len(os.sched_getaffinity(0))))
+
+    # --- kernels ---
+
+    def test_a_trace_has_the_kernels_of_each_step(self):
+        for count in (1, 2):
+            self.run_it("train", *GPT, "train.steps=4", "train.epochs=4", "train.norm_every=1", "-n", str(count), "--out", f"run{count}",
+                        f"monitor.trace=trace{count}.json:1-2", cards="2")
+            events = json.loads((self.folder / f"trace{count}.json").read_text())["traceEvents"]
+            kernels = [event for event in events if event.get("cat") == "kernels"]
+            self.assertEqual({event["pid"] for event in kernels}, set(range(count)))
+            steps = [[event["name"] for event in kernels if event["args"]["step"] == step and event["pid"] == 0] for step in (1, 2)]
+            for name in ("attention_dq", "gather", "step"):
+                self.assertGreater(steps[0].count(name), 0, steps[0])
+                self.assertEqual(steps[0].count(name), steps[1].count(name), name)
+            text = subprocess.run([TRIREME, "trace", "summarize", f"trace{count}.json"], cwd=self.folder, stdout=subprocess.PIPE, text=True, check=True)
+            self.assertIn("kernels of cards: ", text.stdout)
+            said = json.loads(subprocess.run([TRIREME, "trace", "summarize", f"trace{count}.json", "--json"], cwd=self.folder, stdout=subprocess.PIPE,
+                                             text=True, check=True).stdout)
+            self.assertEqual(sum(row["launches"] for row in said["kernels"]), len(kernels))
+            self.assertAlmostEqual(sum(row["took_us"] for row in said["kernels"]), sum(event["dur"] for event in kernels), delta=1)
+            self.assertLess(sum(row["took_us"] for row in said["kernels"]), said["kernels_us"] + 1)
+
     # --- what NVML says ---
 
     def test_info_and_top_show_the_card(self):
@@ -140,8 +199,11 @@ class Cards(unittest.TestCase):
         trigger, output = self.folder / "trigger", self.folder / "output"
         faults = {name: text.replace("TRIGGER", str(trigger)) for name, text in faults.items()}
         with output.open("w") as file:
-            launcher = subprocess.Popen([TRIREME, "train", "run.yaml", "--out", "run", *LONG, "-n", "3", "--elastic", "1:3", "--restarts", "10",
-                                         "train.device=cuda"], cwd=self.folder, env=self.environment(**faults), stdout=file, stderr=subprocess.STDOUT)
+            launcher = subprocess.Popen([TRIREME, "train", "run.yaml", "--out", "run", *LONG.options, "checkpoint.every_steps=5", "-n", "3",
+                                         "--elastic", "1:3", "--restarts", "10", "--alone", "0", "train.device=cuda"],
+                                        cwd=self.folder, env=self.environment(**faults), stdout=file, stderr=subprocess.STDOUT)
+        self.addCleanup(launcher.wait)
+        self.addCleanup(launcher.kill)  # the first of the two; its workers end with it
         metrics, end = self.folder / "run/metrics.jsonl", time.monotonic() + LIMIT_S
         while launcher.poll() is None and time.monotonic() < end:
             if metrics.exists() and metrics.read_text().count('"loss"') >= 5:
@@ -155,7 +217,7 @@ class Cards(unittest.TestCase):
         text = output.read_text()
         self.assertEqual(launcher.returncode, 0, text)
         self.assertFalse(trigger.exists(), "the run was over before the fault")
-        self.assertIn(f"weights: xxh3 {LONG_HASH}", text)
+        self.assertIn(f"weights: xxh3 {LONG.cases[0].expected}", text)
         return text
 
     def test_the_other_ranks_continue_after_an_error_that_stays(self):

@@ -26,19 +26,24 @@ int tri_card_place(const tri_comm *comm)
     return tri_cluster_detect(NULL, NULL, &place) == TRI_OK ? place.local_rank : 0;
 }
 
-tri_status tri_card_free(const tri_config *config, int workers, double *nbytes)
+tri_status tri_card_room(const tri_config *config, tri_device_room *room)
 {
     tri_device *device;
-    tri_device_room room = {0};
-    *nbytes = INFINITY;
+    *room = (tri_device_room){0};
     if (!tri_device_is_card(config->train.device))
         return TRI_OK;
     TRI_TRY_IN(tri_device_open(config->train.device, &device), "train.device");
-    tri_status status = device->ops->room(device, &room);
+    tri_status status = device->ops->room(device, room);
     tri_device_close(device);
-    if (status == TRI_OK)
-        *nbytes = (double)room.free_nbytes / (double)((workers + room.cards - 1) / room.cards);
     return status;
+}
+
+tri_status tri_card_free(const tri_config *config, int workers, double *nbytes)
+{
+    tri_device_room room;
+    TRI_TRY(tri_card_room(config, &room));
+    *nbytes = room.cards > 0 ? (double)room.free_nbytes / (double)((workers + room.cards - 1) / room.cards) : INFINITY;
+    return TRI_OK;
 }
 
 static tri_status facts_own(const tri_device *device, const tri_job_memory *memory, size_t needed, int64_t *facts)

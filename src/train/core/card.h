@@ -13,6 +13,9 @@
 
 /* Number of this process among those of its host, for tri_device_open_of(). */
 int tri_card_place(const tri_comm *comm);
+/* Memory of the first card of train.device, and how many cards workers of this machine are spread over; 0: it is the
+ * host. */
+tri_status tri_card_room(const tri_config *config, tri_device_room *room);
 /* What each of `workers` of this machine has free on the cards of train.device; infinite: the device is the host. */
 tri_status tri_card_free(const tri_config *config, int workers, double *nbytes);
 
