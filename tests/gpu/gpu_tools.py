@@ -1,19 +1,51 @@
 #!/usr/bin/env python3
 """tools/gpu_bundle and tools/gpu_check, rehearsed on the emulator: usage: gpu_tools.py TRIREME"""
+import importlib.machinery
+import importlib.util
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 BUILD = pathlib.Path(sys.argv.pop(1)).resolve().parent
 TOOLS = pathlib.Path(__file__).resolve().parents[2] / "tools"
 
 
+LIMIT_S = 240  # ctest's is 300
+
+
 def run(*command, folder=None, **env):
-    return subprocess.run([str(word) for word in command], cwd=folder, env={**os.environ, **env}, stdout=subprocess.PIPE,
-                          stderr=subprocess.STDOUT, text=True, timeout=200)
+    """Of a check that takes too long SIGTERM ends its children too."""
+    with subprocess.Popen([str(word) for word in command], cwd=folder, env={**os.environ, **env}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                          text=True) as process:
+        try:
+            text, _ = process.communicate(timeout=LIMIT_S)
+        except BaseException:
+            process.terminate()
+            raise
+    return subprocess.CompletedProcess(command, process.returncode, text)
+
+
+def processes_of(group):
+    """Those of a process group that live."""
+    found = []
+    for path in pathlib.Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = path.read_text().rsplit(")", 1)[1].split()
+        except OSError:
+            continue
+        if int(fields[2]) == group and fields[0] != "Z":
+            found.append(int(path.parent.name))
+    return found
+
+
+def children_of(parent):
+    path = pathlib.Path(f"/proc/{parent}/task/{parent}/children")
+    return [int(pid) for pid in path.read_text().split()] if path.exists() else []
 
 
 class Tools(unittest.TestCase):
@@ -26,11 +58,21 @@ class Tools(unittest.TestCase):
         bundle = self.folder / "bundle"
         made = run(TOOLS / "gpu_bundle", "--build", BUILD, "--most", "256", bundle)
         self.assertEqual(made.returncode, 0, made.stdout)
-        done = run("tools/gpu_check", "--fake", "facts", "1", "gemm", "training", "nccl", "faults", folder=bundle, FAKE_NVML="ecc=2")
+        done = run("tools/gpu_check", "--fake", "facts", "1", "gemm", "attention", "training", "nccl", "faults", "gpt2", "profile",
+                   "--seconds", LIMIT_S - 20, folder=bundle, FAKE_NVML="ecc=2")
         self.assertEqual(done.returncode, 0, done.stdout)
-        rows = [line.split(" | ") for line in (bundle / "gpu_check.md").read_text().splitlines()[4:]]
-        self.assertEqual([row[1:3] for row in rows], [["facts", "passed"], ["ceilings", "passed"], ["gemm", "passed"],
-                                                      ["training", "passed"], ["nccl", "passed"], ["faults", "passed"]])
+        table, *tables = (bundle / "gpu_check.md").read_text().split("\n\n")[1:]
+        names = ["facts", "ceilings", "gemm", "attention", "training", "nccl", "faults", "gpt2", "profile"]
+        found = {row[1]: row for row in (line.split(" | ") for line in table.splitlines()[2:])}
+        self.assertEqual({name: row[2] for name, row in found.items()}, {name: "passed" for name in names}, done.stdout)
+        rows = [found[name] for name in ("facts", "ceilings", "gemm", "training", "nccl", "faults")]
+        self.assertEqual([title.split(",")[0] for title in tables[::2]], ["Attention", "One step of a small GPT-2"])
+        self.assertEqual(len(tables[1].splitlines()), 2 + 4)  # two shapes, two passes
+        self.assertRegex(tables[1], r"\| small grouped: 2 x 8 \| 2 \(1\) x 16 \| backward \| [\d.]+ \| [\d.e-]+ \| \d+ % \| (-|[\d.]+) \|")
+        self.assertRegex(found["attention"][4], "2 shapes in bf16, 20 runs and any place in a batch have the same bits")
+        self.assertEqual(len(tables[3].strip().splitlines()), 2 + 10 + 1)
+        self.assertRegex(tables[3], r"\| cublasLt \d+x\d+x\d+ \| [\d.]+ \| \d+ % \| \d+ \|")
+        self.assertRegex(found["gpt2"][4], r"8 shards: [\d,]+ tokens/s .*; 4 shards: [\d,]+ tokens/s .*; 16 shards: [\d,]+ tokens/s")
         self.assertIn("Emulated card", rows[0][4])
         self.assertIn("cublasLt 13.1.0 32^3", rows[1][4])
         self.assertIn("6 products, 0 by our own kernels: small output 16x32x24 x8: 1.0.1.0.0.0.0.0.0 (0 refused)", rows[2][4])
@@ -49,10 +91,37 @@ class Tools(unittest.TestCase):
         self.assertIn("there is no cublasLt", done.stdout)
 
     def test_pytorch_is_compared_or_reported_as_not_available(self):
-        done = run(TOOLS / "gpu_check", "--fake", "--build", BUILD, "pytorch", folder=self.folder)
+        done = run(TOOLS / "gpu_check", "--fake", "--build", BUILD, "pytorch", "--seconds", LIMIT_S - 20, folder=self.folder)
         self.assertEqual(done.returncode, 0, done.stdout)
         self.assertRegex((self.folder / "gpu_check.md").read_text(),
-                         r"\| 7 \| pytorch \| (passed|not available) \| \d+ \| tiny trireme [\d,]+/s; tiny eager ")
+                         r"\| 11 \| pytorch \| (passed|not available) \| \d+ \| tiny trireme [\d,]+/s(, \d+ MiB)?; tiny eager ")
+
+    def test_sections_that_have_no_time_say_so(self):
+        done = run(TOOLS / "gpu_check", "--fake", "--build", BUILD, "facts", "gemm", "--seconds", "1", folder=self.folder)
+        self.assertEqual(done.returncode, 0, done.stdout)
+        rows = [line.split(" | ") for line in (self.folder / "gpu_check.md").read_text().splitlines()[4:]]
+        self.assertEqual([row[1:3] + row[4:] for row in rows], [["facts", "not available", "no time was left |"],
+                                                               ["gemm", "not available", "no time was left |"]])
+        loader = importlib.machinery.SourceFileLoader("gpu_check", str(TOOLS / "gpu_check"))
+        sys.dont_write_bytecode = True
+        check = importlib.util.module_from_spec(importlib.util.spec_from_loader("gpu_check", loader))
+        loader.exec_module(check)
+        self.assertLessEqual(sum(limit_s for _, limit_s, _ in check.SECTIONS), check.ALL_S)
+
+    def test_a_check_that_is_told_to_end_leaves_nobody_behind(self):
+        with subprocess.Popen([str(TOOLS / "gpu_check"), "--fake", "--build", str(BUILD), "faults"], cwd=self.folder, text=True,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as check:
+            self.addCleanup(check.kill)
+            end, groups = time.monotonic() + LIMIT_S, []
+            while check.poll() is None and time.monotonic() < end and not groups:
+                groups = [pid for pid in children_of(check.pid) if pid in processes_of(pid)]
+                time.sleep(0.005)
+            self.assertTrue(groups, "it has started nobody")
+            check.send_signal(signal.SIGTERM)
+            self.assertEqual(check.wait(timeout=LIMIT_S), 128 + signal.SIGTERM)
+        while processes_of(groups[0]) and time.monotonic() < end:
+            time.sleep(0.005)
+        self.assertEqual(processes_of(groups[0]), [])
 
     def test_bad_words_and_bundles_that_are_too_large_are_refused(self):
         done = run(TOOLS / "gpu_check", "--build", BUILD, "speed", folder=self.folder)

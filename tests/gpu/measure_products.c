@@ -176,7 +176,7 @@ static bool ceiling_measure(int64_t n, int turns)
     memory_free(memory);
     if (seconds < 0)
         return false;
-    printf("%s %d^3 bf16: %.0f TFLOP/s\n", library()->name, (int)n, 2e-12 * (double)(n * n * n) / seconds);
+    printf("%s %d^3 bf16: %.4g TFLOP/s\n", library()->name, (int)n, 2e-12 * (double)(n * n * n) / seconds);
     return true;
 }
 
