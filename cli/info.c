@@ -104,9 +104,9 @@ static void print_nccl(void)
     char name[TRI_NCCL_NBYTES];
     int version = 0;
     if (tri_nccl_version(&version, name) == TRI_OK)
-        printf("gpu sums    %s, which training does not use yet\n", name);
+        printf("gpu sums    between cards by %s (parallel.backend)\n", name);
     else
-        printf("gpu sums    by the host: %s\n", tri_last_error());
+        printf("gpu sums    on the host: %s\n", tri_last_error());
 }
 
 /* What NVML knows of a card; nothing without it. */

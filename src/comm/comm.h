@@ -136,6 +136,9 @@ const char *tri_comm_transport(const tri_comm *comm, int peer);
 /* Is what ended it that a rank is lost, or the way to one, or that another rank failed by itself? Then the others may
  * go on without it. */
 bool tri_comm_lost_peer(const tri_comm *comm);
+/* Has this rank failed, or heard that another one did or is lost? The next call says which. For waits that are not the
+ * comm's. Any thread. */
+bool tri_group_has_failed(const tri_group *group);
 /* Is a rank known to be lost, or to have left? Nobody is where there is no watch. Any thread. */
 bool tri_comm_has_lost(const tri_comm *comm, int rank);
 /* It is lost, and may live all the same: its connection ended, or nothing of its host is heard. where: its address. */

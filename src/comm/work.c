@@ -316,6 +316,11 @@ bool tri_comm_lost_peer(const tri_comm *comm)
     return cause == TRI_EPEER || cause == TRI_ETIMEOUT || (is_own && origin >= 0 && origin != comm->rank);
 }
 
+bool tri_group_has_failed(const tri_group *group)
+{
+    return comm_failed(group->comm) != TRI_OK || tri_net_trouble(group->comm->net);
+}
+
 bool tri_comm_has_lost(const tri_comm *comm, int rank)
 {
     return rank != comm->rank && tri_net_has_lost(comm->net, rank);

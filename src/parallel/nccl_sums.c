@@ -34,6 +34,76 @@ struct tri_nccl_sums {
     int64_t *firsts, *counts; /* [ranks] of an all-reduce, then of the call's blocks */
 };
 
+/* --- the order of additions --- */
+
+static void plan_fini(tri_nccl_sums *sums)
+{
+    sums_plan *plan = &sums->plan;
+    tri_device_free(sums->setup.device, plan->staging);
+    tri_free(plan->first_slot);
+    tri_free(plan->steps);
+    tri_free(plan->from);
+    *plan = (sums_plan){0};
+}
+
+static int parts_of(int64_t leaves, int rank, int ranks, tri_tree_part *parts)
+{
+    return tri_tree_parts(leaves, tri_tree_first(leaves, rank, ranks), tri_tree_count(leaves, rank, ranks), parts);
+}
+
+/* Elements of a block in one round: all of the largest one, if there is room. */
+static int64_t segment_find(const tri_nccl_setup *setup, int slot_count)
+{
+    const size_t nbytes = setup->staging_nbytes ? setup->staging_nbytes : STAGING_NBYTES;
+    const int64_t room = (int64_t)(nbytes / sizeof(float)) / slot_count / SEGMENT_ALIGN * SEGMENT_ALIGN;
+    const int64_t block = (setup->block + SEGMENT_ALIGN - 1) / SEGMENT_ALIGN * SEGMENT_ALIGN;
+    const int64_t segment = setup->block > 0 && block < room ? block : room;
+    return segment < SEGMENT_ALIGN ? SEGMENT_ALIGN : segment;
+}
+
+size_t tri_nccl_sums_nbytes(int64_t leaves, int ranks, int64_t block)
+{
+    tri_tree_part parts[TRI_TREE_MAX_PARTS];
+    int slot_count = 0;
+    for (int r = 0; r < ranks; r++)
+        slot_count += parts_of(leaves, r, ranks, parts);
+    const tri_nccl_setup setup = {.block = block};
+    return ranks > 1 ? (size_t)(segment_find(&setup, slot_count) * slot_count) * sizeof(float) : 0;
+}
+
+int64_t tri_nccl_sums_block(int64_t count, int ranks)
+{
+    return count - (ranks - 1) * (count / ranks);
+}
+
+static tri_status plan_fill(tri_nccl_sums *sums, int64_t leaves)
+{
+    sums_plan *plan = &sums->plan;
+    const size_t ranks = (size_t)sums->ranks;
+    tri_tree_part *parts = tri_alloc(ranks * TRI_TREE_MAX_PARTS * sizeof(*parts));
+    plan->first_slot = tri_alloc_zero(ranks + 1, sizeof(int));
+    if (!parts || !plan->first_slot) {
+        tri_free(parts);
+        return TRI_ENOMEM;
+    }
+    for (int r = 0; r < sums->ranks; r++)
+        plan->first_slot[r + 1] = plan->first_slot[r] + parts_of(leaves, r, sums->ranks, parts + plan->first_slot[r]);
+    plan->slot_count = plan->first_slot[ranks];
+    plan->steps = tri_alloc_zero((size_t)plan->slot_count, sizeof(*plan->steps));
+    plan->from = tri_alloc_zero((size_t)plan->slot_count, sizeof(*plan->from));
+    if (plan->steps)
+        plan->step_count = tri_tree_plan(parts, plan->slot_count, plan->steps);
+    tri_free(parts);
+    if (!plan->steps || !plan->from)
+        return TRI_ENOMEM;
+    plan->segment = segment_find(&sums->setup, plan->slot_count);
+    plan->leaves = leaves;
+    if (sums->ranks == 1)
+        return TRI_OK;
+    plan->staging = tri_device_alloc(sums->setup.device, (size_t)(plan->segment * plan->slot_count) * sizeof(float));
+    return plan->staging ? TRI_OK : TRI_ENOMEM;
+}
+
 /* --- ranks meet --- */
 
 #define WHY_NBYTES 400
@@ -105,12 +175,12 @@ static tri_status check_cards(const introduction *all, int ranks)
     return TRI_OK;
 }
 
-static tri_status introduce(const tri_nccl_setup *setup, introduction *own)
+static tri_status introduce(const tri_device *device, introduction *own)
 {
     tri_cuda_handles card;
     char name[TRI_NCCL_NBYTES];
     int version = 0;
-    TRI_TRY(tri_cuda_handles_read(setup->device, &card));
+    TRI_TRY(tri_cuda_handles_read(device, &card));
     TRI_TRY(tri_nccl_version(&version, name));
     own->version = version;
     own->index = card.index;
@@ -132,6 +202,29 @@ static tri_status id_share(tri_nccl_sums *sums, nccl_unique_id *id)
     return check_all(&from_root.by, 1);
 }
 
+/* What ranks have in common, and what they must not. */
+static tri_status check(const introduction *all, int ranks)
+{
+    TRI_TRY(check_all(all, ranks));
+    TRI_TRY(check_versions(all, ranks));
+    return check_cards(all, ranks);
+}
+
+tri_status tri_nccl_sums_check(tri_group *group, const tri_device *device, char why[TRI_NCCL_WHY_NBYTES])
+{
+    const int ranks = tri_group_count(group);
+    introduction own, *all = tri_alloc_zero((size_t)ranks, sizeof(*all));
+    if (!all)
+        return TRI_ENOMEM;
+    memset(&own, 0, sizeof(own));
+    introduction_fail(&own, introduce(device, &own));
+    const tri_status status = exchange(group, &own, all);
+    const bool can = status != TRI_OK || check(all, ranks) == TRI_OK;
+    snprintf(why, TRI_NCCL_WHY_NBYTES, "%s", can ? "" : tri_last_error());
+    tri_free(all);
+    return status;
+}
+
 /* All or none are in; who is in while another is not leaves. */
 static tri_status meet(tri_nccl_sums *sums, introduction *all)
 {
@@ -139,26 +232,14 @@ static tri_status meet(tri_nccl_sums *sums, introduction *all)
     nccl_unique_id id;
     tri_group *group = sums->setup.group;
     memset(&own, 0, sizeof(own));
-    introduction_fail(&own, introduce(&sums->setup, &own));
+    introduction_fail(&own, introduce(sums->setup.device, &own));
     TRI_TRY(exchange(group, &own, all));
-    TRI_TRY(check_all(all, sums->ranks));
-    TRI_TRY(check_versions(all, sums->ranks));
-    TRI_TRY(check_cards(all, sums->ranks));
+    TRI_TRY(check(all, sums->ranks));
     TRI_TRY(id_share(sums, &id));
     introduction_fail(
         &own, tri_nccl_open(sums->setup.device, &id, sums->rank, sums->ranks, &sums->setup.limits, &sums->nccl));
     TRI_TRY(exchange(group, &own, all));
     return check_all(all, sums->ranks);
-}
-
-static void plan_fini(tri_nccl_sums *sums)
-{
-    sums_plan *plan = &sums->plan;
-    tri_device_free(sums->setup.device, plan->staging);
-    tri_free(plan->first_slot);
-    tri_free(plan->steps);
-    tri_free(plan->from);
-    *plan = (sums_plan){0};
 }
 
 /* An aborted communicator waits for nobody. */
@@ -182,7 +263,11 @@ tri_status tri_nccl_sums_open(const tri_nccl_setup *setup, tri_nccl_sums **out)
         sums->firsts = tri_alloc_zero((size_t)ranks, sizeof(int64_t));
         sums->counts = tri_alloc_zero((size_t)ranks, sizeof(int64_t));
     }
-    tri_status status = sums && all && sums->firsts && sums->counts ? meet(sums, all) : TRI_ENOMEM;
+    tri_status status = sums && all && sums->firsts && sums->counts ? TRI_OK : TRI_ENOMEM;
+    if (status == TRI_OK && setup->leaves > 0 && !setup->any_order)
+        status = plan_fill(sums, setup->leaves);
+    if (status == TRI_OK)
+        status = meet(sums, all);
     tri_free(all);
     if (status == TRI_OK) {
         *out = sums;
@@ -210,47 +295,17 @@ tri_status tri_nccl_sums_close(tri_nccl_sums *sums)
     return status;
 }
 
+tri_status tri_nccl_sums_abort(tri_nccl_sums *sums)
+{
+    return tri_nccl_abort(sums->nccl);
+}
+
 const char *tri_nccl_sums_name(const tri_nccl_sums *sums)
 {
     return sums->nccl->name;
 }
 
-/* --- the order of additions --- */
-
-static int parts_of(int64_t leaves, int rank, int ranks, tri_tree_part *parts)
-{
-    return tri_tree_parts(leaves, tri_tree_first(leaves, rank, ranks), tri_tree_count(leaves, rank, ranks), parts);
-}
-
-static tri_status plan_fill(tri_nccl_sums *sums, int64_t leaves)
-{
-    sums_plan *plan = &sums->plan;
-    const size_t ranks = (size_t)sums->ranks;
-    const size_t nbytes = sums->setup.staging_nbytes ? sums->setup.staging_nbytes : STAGING_NBYTES;
-    tri_tree_part *parts = tri_alloc(ranks * TRI_TREE_MAX_PARTS * sizeof(*parts));
-    plan->first_slot = tri_alloc_zero(ranks + 1, sizeof(int));
-    if (!parts || !plan->first_slot) {
-        tri_free(parts);
-        return TRI_ENOMEM;
-    }
-    for (int r = 0; r < sums->ranks; r++)
-        plan->first_slot[r + 1] = plan->first_slot[r] + parts_of(leaves, r, sums->ranks, parts + plan->first_slot[r]);
-    plan->slot_count = plan->first_slot[ranks];
-    plan->steps = tri_alloc_zero((size_t)plan->slot_count, sizeof(*plan->steps));
-    plan->from = tri_alloc_zero((size_t)plan->slot_count, sizeof(*plan->from));
-    if (plan->steps)
-        plan->step_count = tri_tree_plan(parts, plan->slot_count, plan->steps);
-    tri_free(parts);
-    if (!plan->steps || !plan->from)
-        return TRI_ENOMEM;
-    const int64_t segment = (int64_t)(nbytes / sizeof(float)) / plan->slot_count / SEGMENT_ALIGN * SEGMENT_ALIGN;
-    plan->segment = segment < SEGMENT_ALIGN ? SEGMENT_ALIGN : segment;
-    plan->leaves = leaves;
-    if (sums->ranks == 1)
-        return TRI_OK;
-    plan->staging = tri_device_alloc(sums->setup.device, (size_t)(plan->segment * plan->slot_count) * sizeof(float));
-    return plan->staging ? TRI_OK : TRI_ENOMEM;
-}
+/* --- sums --- */
 
 /* Made at the first sum, and when the number of leaves changes. */
 static tri_status plan_find(tri_nccl_sums *sums, int64_t leaves, int part_count)
@@ -270,8 +325,6 @@ static tri_status plan_find(tri_nccl_sums *sums, int64_t leaves, int part_count)
     return part_count == wanted ? TRI_OK
                                 : tri_fail(TRI_EINVAL, "sum of leaves: want %d parts, got %d", wanted, part_count);
 }
-
-/* --- sums --- */
 
 static int64_t least(int64_t a, int64_t b)
 {
@@ -370,7 +423,7 @@ tri_status tri_nccl_sums_all_reduce(tri_nccl_sums *sums, int64_t leaves, float *
     TRI_TRY(plan_find(sums, leaves, part_count));
     for (int r = 0; r < sums->ranks; r++) {
         sums->firsts[r] = r * each;
-        sums->counts[r] = r < sums->ranks - 1 ? each : count - r * each;
+        sums->counts[r] = r < sums->ranks - 1 ? each : tri_nccl_sums_block(count, sums->ranks);
     }
     TRI_TRY(blocks_sum(sums, parts, parts[0] + sums->firsts[sums->rank]));
     return blocks_gather(sums, parts[0]);

@@ -21,14 +21,25 @@ typedef struct tri_nccl_setup {
     const tri_device *device;
     bool any_order;
     tri_nccl_limits limits;
-    size_t staging_nbytes; /* of the device, for parts of other ranks; 0: 64 MiB */
+    size_t staging_nbytes; /* of the device, for parts of other ranks, at most; 0: 64 MiB */
+    int64_t leaves, block; /* of all sums; of a rank, in the largest one. 0: staging is allocated by the first sum */
 } tri_nccl_setup;
+
+/* Bytes that sums of such a group take on the device, besides their parts. */
+size_t tri_nccl_sums_nbytes(int64_t leaves, int ranks, int64_t block);
+/* Elements of the largest block of an all-reduce. */
+int64_t tri_nccl_sums_block(int64_t count, int ranks);
+/* Collective: what tri_nccl_sums_open() would fail with before it asks NCCL, the same on all ranks; "": nothing. */
+#define TRI_NCCL_WHY_NBYTES 480
+tri_status tri_nccl_sums_check(tri_group *group, const tri_device *device, char why[TRI_NCCL_WHY_NBYTES]);
 
 /* Collective over the group. All ranks fail with the same sentence: one has no NCCL (TRI_EUNSUPPORTED), their versions
  * differ, two are on one card (TRI_ECONFIG), or one does not come (TRI_ETIMEOUT). */
 tri_status tri_nccl_sums_open(const tri_nccl_setup *setup, tri_nccl_sums **out);
 /* Collective, unless a call has failed. NULL does nothing. TRI_ETIMEOUT: NCCL hangs, and this process should end. */
 tri_status tri_nccl_sums_close(tri_nccl_sums *sums);
+/* For who knows that another rank has failed: ends what is under way, before close. As close. */
+tri_status tri_nccl_sums_abort(tri_nccl_sums *sums);
 /* "NCCL 2.28.9" */
 const char *tri_nccl_sums_name(const tri_nccl_sums *sums);
 

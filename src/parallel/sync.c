@@ -184,8 +184,12 @@ tri_status tri_sync_create(const tri_sync_setup *setup, tri_sync **out)
     if (tri_sync_table[setup->config->sync] == &tri_sync_ddp &&
         tri_compress_is_used(setup->config, tri_group_count(setup->group), setup->between_hosts))
         ops = &tri_sync_compressed;
-    TRI_TRY(tri_device_shares_host(setup->params->device) ? ops->create(setup, out)
-                                                          : tri_sync_staged_create(ops, setup, out));
+    if (setup->cards.nccl)
+        TRI_TRY(tri_sync_nccl.create(setup, out));
+    else if (tri_device_shares_host(setup->params->device))
+        TRI_TRY(ops->create(setup, out));
+    else
+        TRI_TRY(tri_sync_staged_create(ops, setup, out));
     if (setup->kept)
         tri_kept_fini(setup->kept); /* what nobody took */
     (*out)->next_step = -1;
@@ -276,6 +280,8 @@ tri_status tri_sync_memory(const tri_sync_setup *setup, tri_sync_place place, tr
 {
     TRI_TRY(strategy_memory(setup, place, bytes));
     const tri_device *device = setup->params->device; /* NULL: of a table without values */
+    if (device && setup->cards.nccl)
+        return tri_sync_nccl_memory(setup, place, bytes);
     if (device && tri_device_has_memory(device))
         tri_sync_staged_memory(ops_of(setup->config, place.zero), setup, bytes);
     return TRI_OK;

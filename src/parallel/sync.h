@@ -36,6 +36,8 @@ TRI_ENUM(tri_sync_kind)
 #define TRI_ZERO_RANKS_HOST     TRI_OPTION_WORD_COUNT(1)
 #define tri_ahead_mode_words(W) W(TRI_AHEAD_AUTO, "auto") W(TRI_AHEAD_ON, "on") W(TRI_AHEAD_OFF, "off")
 TRI_ENUM(tri_ahead_mode)
+#define tri_backend_words(W) W(TRI_BACKEND_AUTO, "auto") W(TRI_BACKEND_HOST, "host") W(TRI_BACKEND_NCCL, "nccl")
+TRI_ENUM(tri_backend)
 #define tri_compress_kind_words(W)                                                                                     \
     W(TRI_COMPRESS_NONE, "none")                                                                                       \
     W(TRI_COMPRESS_BF16, "bf16")                                                                                       \
@@ -72,6 +74,11 @@ TRI_ENUM(tri_compress_residual)
     X(ENUM, sync, "allreduce", 0, 0, tri_sync_kind,                                                                    \
       "gradient synchronization: allreduce; zero1 shards optimizer state; zero2 also gradients; zero3 also weights; "  \
       "local: local SGD; diloco; ps: parameter servers (--servers)")                                                   \
+    X(ENUM, backend, "auto", 0, 0, tri_backend,                                                                        \
+      "who sums the gradients of ranks on cards (train.device: cuda); nccl: NCCL moves them from card to card, where " \
+      "they are added; host: they are copied to the host and added there; auto: nccl where every rank has a card of "  \
+      "its own and NCCL, else host; the weights are the same",                                                         \
+      "parallel.sync=allreduce")                                                                                       \
     X(COUNT, zero_ranks, "all", 1, 1048576, tri_zero_ranks,                                                            \
       "data ranks that shard one copy of the state: all, host (those of each host), or their number; the other data "  \
       "ranks hold further copies",                                                                                     \
@@ -125,6 +132,13 @@ typedef struct tri_sync_servers {
     uint64_t job;        /* what all workers must have in common */
 } tri_sync_servers;
 
+/* Sums between cards by NCCL (sync_nccl.c): of zeros, the host sums. */
+typedef struct tri_sync_cards {
+    bool nccl;
+    bool any_order;   /* not the canonical one */
+    int64_t limit_ms; /* of a wait for other ranks */
+} tri_sync_cards;
+
 typedef struct tri_sync_setup {
     const tri_parallel_config *config;
     tri_group *group;                /* the ranks that share the batch */
@@ -138,7 +152,8 @@ typedef struct tri_sync_setup {
     bool whole_gradients;            /* the batch is computed in pieces, which are added before the sum over ranks */
     bool undoes;                     /* undo may be called */
     const tri_sync_servers *servers; /* NULL: there are none */
-    tri_kept *kept;                  /* memory of gradients of the sync before, or NULL: there is none */
+    tri_sync_cards cards;
+    tri_kept *kept; /* memory of gradients of the sync before, or NULL: there is none */
 } tri_sync_setup;
 
 /* A part of the store whose sums are there: this rank's optimizer moves it. */

@@ -7,10 +7,12 @@
  * refused. Two ranks on one card are refused, but only when all ranks are there. All-reduce adds from the last rank to
  * the first. FAKE_NCCL names what else it does, separated by commas: `old1`: card 1 has version 2.27.3; `no_version1`:
  * none; `absent1`: rank 1 never comes; `silent1`: rank 1 comes and then sends nothing; `gone1`: to the others it is
- * lost; `finalize_hangs`, `abort_hangs`.
+ * lost; `finalize_hangs`, `abort_hangs`; `killed=FILE`, `stopped=FILE`: whoever removes the file first is killed or
+ * stopped (SIGSTOP) within an exchange.
  */
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -83,6 +85,13 @@ TRI_NCCL_CALLS(DECLARE)
 static bool has(const char *word)
 {
     return fake_has("FAKE_NCCL", word);
+}
+
+/* This process is the one that "word=FILE" is for, now. */
+static bool is_now(const char *word)
+{
+    char path[FAKE_VALUE_NBYTES];
+    return fake_value("FAKE_NCCL", word, path) && unlink(path) == 0;
 }
 
 static void *of_driver(const char *symbol)
@@ -300,6 +309,10 @@ static int work_run(void *arg)
 {
     work *w = arg;
     if (!atomic_load(&w->comm->aborted)) {
+        if (is_now("killed"))
+            (void)kill(getpid(), SIGKILL);
+        if (is_now("stopped"))
+            (void)kill(getpid(), SIGSTOP);
         if (has("silent1") && w->comm->rank == 1)
             return 0;
         if (has("gone1") && w->comm->rank != 1)

@@ -24,7 +24,7 @@
 enum { LEAVES = 8, COUNT = 1003, MOST_PARTS = 8, LIMIT_MS = 60000, SHORT_MS = 150 };
 enum { STAGING_NBYTES = 4096 }; /* several rounds */
 
-static const tri_nccl_limits patient = {LIMIT_MS, LIMIT_MS, LIMIT_MS};
+static const tri_nccl_limits patient = {.join_ms = LIMIT_MS, .exchange_ms = LIMIT_MS, .leave_ms = LIMIT_MS};
 
 /* A rank with its card. */
 typedef struct party {
@@ -216,11 +216,12 @@ static void fails(spawn_rank *self, void *arg)
     if (!card_open(&p, self, f->one_card ? 0 : self->rank))
         return;
     const bool leaves = !strstr(f->words, "abort_hangs"), exchanges = f->exchange, waits = !f->sees || self->rank != 0;
-    const tri_nccl_setup setup = {
-        .group = p.world,
-        .device = &p.card,
-        .staging_nbytes = STAGING_NBYTES,
-        .limits = {exchanges ? LIMIT_MS : SHORT_MS, waits ? SHORT_MS : LIMIT_MS, leaves ? LIMIT_MS : SHORT_MS}};
+    const tri_nccl_setup setup = {.group = p.world,
+                                  .device = &p.card,
+                                  .staging_nbytes = STAGING_NBYTES,
+                                  .limits = {.join_ms = exchanges ? LIMIT_MS : SHORT_MS,
+                                             .exchange_ms = waits ? SHORT_MS : LIMIT_MS,
+                                             .leave_ms = leaves ? LIMIT_MS : SHORT_MS}};
     const tri_status status = tri_nccl_sums_open(&setup, &sums);
     if (f->sentence) {
         said(&p, status, f->status, f->sentence);
@@ -328,7 +329,9 @@ static void a_finalize_that_hangs_ends(spawn_rank *self, void *arg)
         return;
     SPAWN_CHECK(self, tri_nccl_unique_id(&p.card, &id) == TRI_OK);
     SPAWN_CHECK(self,
-                tri_nccl_open(&p.card, &id, 0, 1, &(tri_nccl_limits){LIMIT_MS, LIMIT_MS, SHORT_MS}, &nccl) == TRI_OK);
+                tri_nccl_open(&p.card, &id, 0, 1,
+                              &(tri_nccl_limits){.join_ms = LIMIT_MS, .exchange_ms = LIMIT_MS, .leave_ms = SHORT_MS},
+                              &nccl) == TRI_OK);
     if (nccl)
         said(&p, tri_nccl_close(nccl), TRI_ETIMEOUT, "NCCL 2.28.9: its finalize has not ended within 0.1 s");
     card_close(&p);

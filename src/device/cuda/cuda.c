@@ -191,6 +191,37 @@ static tri_status cuda_open(tri_device *device)
     return status;
 }
 
+tri_status tri_cuda_beside_open(const tri_device *device, tri_device *out)
+{
+    const cuda_state *of = enter(device);
+    cuda_state *s = tri_alloc_zero(1, sizeof(*s));
+    if (!s)
+        return TRI_ENOMEM;
+    *s = *of;
+    s->queue = (tri_gpu_queue){.launch = cuda_launch, .arg = s};
+    const cuda_result result = s->calls->stream_create(&s->streams[TRI_QUEUE_KERNELS], CUDA_STREAM_NON_BLOCKING);
+    if (result != 0) {
+        tri_free(s);
+        return tri_fail(TRI_EIO, "cuda:%d: cannot make a queue: %s", of->index, tri_cuda_text(of->calls, result));
+    }
+    tri_cuda_times_init(&s->times, s->calls, s->streams[TRI_QUEUE_KERNELS]);
+    *out = *device;
+    out->state = s;
+    return TRI_OK;
+}
+
+void tri_cuda_beside_close(tri_device *beside)
+{
+    cuda_state *s = beside->state;
+    if (!s)
+        return;
+    (void)s->calls->context_set(s->context);
+    tri_cuda_times_fini(&s->times);
+    (void)s->calls->stream_destroy(s->streams[TRI_QUEUE_KERNELS]);
+    tri_free(s);
+    *beside = (tri_device){0};
+}
+
 static tri_status cuda_library_open(tri_device *device)
 {
     cuda_state *s = device->state;

@@ -29,6 +29,11 @@ extern const void *tri_cuda_image;
 extern const tri_device_ops tri_device_cuda;
 extern const tri_device_ops tri_device_cuda_planned; /* device/planned.c */
 
+/* A card that is open, with a queue of kernels of its own beside the first one's: events order the two. Memory and the
+ * queue of copies are the same. Closed before the card; nothing is in its queue by then. */
+tri_status tri_cuda_beside_open(const tri_device *device, tri_device *out);
+void tri_cuda_beside_close(tri_device *beside); /* of zeros: does nothing */
+
 /* What other libraries of NVIDIA need of an opened card. */
 typedef struct tri_cuda_handles {
     const tri_cuda_calls *calls;

@@ -196,6 +196,17 @@ static tri_status waited(tri_nccl *nccl, const char *what, const patience *p)
                                   nccl->name, what, nccl->rank, (double)p->limit_ms / 1000, nccl->count));
 }
 
+/* A rank that has failed sends nothing any more. */
+static bool has_ended(const tri_nccl *nccl)
+{
+    return nccl->limits.ended && nccl->limits.ended(nccl->limits.arg);
+}
+
+static tri_status ended(tri_nccl *nccl, const char *what)
+{
+    return give_up(nccl, tri_fail(TRI_EABORT, "%s: %s: another rank has failed", nccl->name, what));
+}
+
 /* Until NCCL has taken or done what it was asked for. */
 static tri_status state_await(tri_nccl *nccl, const char *what, int64_t limit_ms)
 {
@@ -207,6 +218,8 @@ static tri_status state_await(tri_nccl *nccl, const char *what, int64_t limit_ms
             return give_up(nccl, fail_as(nccl->calls, nccl->name, what, asked != 0 ? asked : state));
         if (state == 0)
             return TRI_OK;
+        if (has_ended(nccl))
+            return ended(nccl, what);
         if (is_over(&p))
             return waited(nccl, what, &p);
         tri_sleep_ns(LOOK_EVERY_NS);
@@ -367,6 +380,8 @@ tri_status tri_nccl_wait(tri_nccl *nccl)
         const nccl_result asked = nccl->comm ? nccl->calls->comm_state(nccl->comm, &state) : 0;
         if (asked != 0 || (state != 0 && state != NCCL_IN_PROGRESS))
             return give_up(nccl, fail_as(nccl->calls, nccl->name, "exchange", asked != 0 ? asked : state));
+        if (has_ended(nccl))
+            return ended(nccl, "exchange");
         if (is_over(&p))
             return waited(nccl, "exchange", &p);
         tri_sleep_ns(LOOK_EVERY_NS / 4);

@@ -17,6 +17,8 @@
 /* Of waits for other ranks. Time in which this process itself was stopped does not count. */
 typedef struct tri_nccl_limits {
     int64_t join_ms, exchange_ms, leave_ms; /* leave: of finalize and abort */
+    bool (*ended)(void *arg);               /* asked while it waits: has another rank failed? NULL: nobody knows */
+    void *arg;
 } tri_nccl_limits;
 
 typedef struct tri_nccl {
@@ -38,8 +40,9 @@ void tri_nccl_print(int version, char text[TRI_NCCL_NBYTES]);
 /* Rank 0 makes it, and tells it the others. */
 tri_status tri_nccl_unique_id(const tri_device *device, nccl_unique_id *id);
 
-/* Collective. Blocks until all ranks are there: TRI_ETIMEOUT, one is not. With NCCL_COMM_BLOCKING=1 in the environment
- * NCCL waits by itself, without a limit. The same thread calls the functions below. */
+/* Collective. Blocks until all ranks are there: TRI_ETIMEOUT, one is not; TRI_EABORT, another rank has failed. With
+ * NCCL_COMM_BLOCKING=1 in the environment NCCL waits by itself, without a limit. The same thread calls the functions
+ * below. */
 tri_status tri_nccl_open(const tri_device *device, const nccl_unique_id *id, int rank, int count,
                          const tri_nccl_limits *limits, tri_nccl **out);
 /* Collective, unless it was aborted. NULL does nothing. TRI_ETIMEOUT: NCCL hangs, and so may the card's queue. */

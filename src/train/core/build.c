@@ -113,6 +113,7 @@ tri_sync_setup tri_job_sync_setup(const tri_job *job)
                             .replicas = job->mesh.replica_group,
                             .params = job->params,
                             .leaves = job->config.train.shards,
+                            .cards = job->cards,
                             .part_count = job->part_count,
                             .whole_gradients = tri_job_is_pieced(job),
                             .undoes = tri_sums_may_be_undone(&job->config),
@@ -331,6 +332,8 @@ tri_status tri_job_build(tri_job *job, const tri_job_setup *setup)
         tri_config_unused_tell(&job->config, dataset->ops->name, setup->overrides);
     if (status == TRI_OK && job->rank == 0 && !tri_job_follows(job) && (setup->run_folder || setup->resume))
         status = identify(job, dataset);
+    if (status == TRI_OK)
+        status = tri_job_cards_find(job);
     if (status == TRI_OK)
         status = tri_features_fit(job, setup->model, &dataset->info);
     if (status == TRI_OK)

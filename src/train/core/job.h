@@ -272,6 +272,8 @@ struct tri_job {
     char bits[128];
     char arithmetic[128]; /* of a card, with the algorithms of all ranks; "": not known yet (products.c) */
     char no_library[160]; /* why none multiplies; "": none was wanted, or one does */
+    tri_sync_cards cards; /* who sums the gradients of ranks on cards */
+    char sums[560];       /* the line that says it; "": none has */
     tri_metrics *metrics; /* rank 0 with a run folder, else NULL */
     tri_console *console; /* rank 0 with console, else NULL */
     bool result_printed;  /* the run's last lines, by this process */

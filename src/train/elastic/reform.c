@@ -192,6 +192,7 @@ tri_status tri_job_form(tri_job *job, tri_comm *comm, const tri_job_generation *
     job->elastic.misfit = -1;
     job->elastic.given_up = job->elastic.hashed = job->elastic.behind = false;
     TRI_TRY(ranks_take(job, comm));
+    TRI_TRY(tri_job_cards_find(job));
     if (generation->number == 1)
         TRI_TRY(tri_features_fit(job, NULL, &job->elastic.data->info));
     TRI_TRY(job->assignment.on ? tri_job_assignment_build(job) : store_renew(job));

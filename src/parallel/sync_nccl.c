@@ -1,0 +1,299 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * sync_nccl.c: data parallel on cards: each bucket of the gradient is summed by NCCL from card to card as soon as the
+ * backward pass has filled it, and no gradient comes to the host.
+ *
+ * Sums are queued beside the backward pass, on a queue of their own; the tail (loss, words of the run) goes by the
+ * comm. The host waits for both before the optimizer begins, so that a rank that is lost meanwhile has changed no
+ * weight. While it waits it looks at the comm, which knows first who is lost.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/memory.h"
+#include "base/runtime.h"
+#include "parallel/bucket.h"
+#include "parallel/nccl_sums.h"
+#include "parallel/sync_impl.h"
+
+#define LEAVE_MS  5000               /* of NCCL's finalize and abort */
+#define BLAME_NS  (5 * TRI_NS_PER_S) /* NCCL may hear that a connection has ended before the comm does */
+#define LOOK_NS   (TRI_NS_PER_MS / 5)
+#define TAIL_READ TRI_TAIL_STOP /* columns that kernels write; the others are the host's own words */
+
+typedef struct sync_nccl {
+    tri_sync base;
+    tri_group *group;
+    const tri_params *params;
+    const tri_device *device;
+    tri_device beside; /* the same card: its queue has the sums */
+    int64_t leaves;
+    int part_count;
+    bool overlap;
+    tri_buckets buckets;
+    tri_nccl_sums *sums;
+    float **tails;               /* [part_count]: the host's */
+    float *tail_read;            /* [part_count][TAIL_READ]: pinned */
+    tri_device_event computed;   /* gradients so far */
+    tri_device_event tail_there; /* in tail_read */
+    tri_status status;           /* first failure of a sum; then there are no more */
+    char message[TRI_ERROR_NBYTES];
+} sync_nccl;
+
+static sync_nccl *nccl_of(tri_sync *sync)
+{
+    return tri_container_of(sync, sync_nccl, base);
+}
+
+/* --- making one --- */
+
+/* Who knows that another rank has failed does not wait for it. A card on which NCCL hangs cannot be used any more, nor
+ * can memory of it be freed. */
+static void sums_close(sync_nccl *nccl)
+{
+    char why[TRI_ERROR_NBYTES];
+    snprintf(why, sizeof(why), "%s", tri_last_error());
+    tri_status status = TRI_OK;
+    if (nccl->sums && (nccl->status != TRI_OK || tri_group_has_failed(nccl->group)))
+        status = tri_nccl_sums_abort(nccl->sums);
+    if (status == TRI_OK)
+        status = tri_nccl_sums_close(nccl->sums);
+    if (status == TRI_ETIMEOUT && (nccl->status != TRI_OK || tri_group_has_failed(nccl->group))) {
+        tri_log(TRI_LOG_ERROR, "%s; nothing on the card can be used after it: this process ends", tri_last_error());
+        _Exit(1);
+    }
+    nccl->sums = NULL;
+    (void)tri_fail_copy(status, why);
+}
+
+static void nccl_destroy(tri_sync *sync)
+{
+    sync_nccl *nccl = nccl_of(sync);
+    sums_close(nccl);
+    for (int p = 0; sync->grads && p < nccl->part_count; p++)
+        tri_device_free(nccl->device, sync->grads[p]);
+    for (int p = 0; nccl->tails && p < nccl->part_count; p++)
+        tri_free(nccl->tails[p]);
+    tri_device_event_destroy(nccl->device, &nccl->computed);
+    tri_device_event_destroy(nccl->device, &nccl->tail_there);
+    tri_device_host_free(nccl->device, nccl->tail_read);
+    tri_cuda_beside_close(&nccl->beside);
+    tri_buckets_fini(&nccl->buckets);
+    tri_free(sync->grads);
+    tri_free(nccl->tails);
+    tri_free(nccl);
+}
+
+static tri_status nccl_allocate(sync_nccl *nccl)
+{
+    const size_t parts = (size_t)nccl->part_count;
+    const size_t nbytes = (size_t)(tri_params_grad_count(nccl->params) + TRI_PARAMS_TAIL) * sizeof(float);
+    nccl->base.grads = tri_alloc_zero(parts, sizeof(float *));
+    nccl->tails = tri_alloc_zero(parts, sizeof(float *));
+    nccl->tail_read = tri_device_host_alloc(nccl->device, parts * TAIL_READ * sizeof(float));
+    if (!nccl->base.grads || !nccl->tails || !nccl->tail_read)
+        return TRI_ENOMEM;
+    for (size_t p = 0; p < parts; p++) {
+        nccl->base.grads[p] = tri_device_alloc(nccl->device, nbytes);
+        nccl->tails[p] = tri_alloc_zero(TRI_PARAMS_TAIL, sizeof(float));
+        if (!nccl->base.grads[p] || !nccl->tails[p])
+            return TRI_ENOMEM;
+    }
+    nccl->base.whole = true;
+    nccl->base.tail = nccl->tails[0];
+    TRI_TRY(tri_device_event_create(nccl->device, &nccl->computed));
+    return tri_device_event_create(nccl->device, &nccl->tail_there);
+}
+
+/* Of the bucket's gradients; the tail goes another way. */
+static int64_t bucket_count(const tri_buckets *buckets, int index)
+{
+    return buckets->items[index].count - (index == 0 ? TRI_PARAMS_TAIL : 0);
+}
+
+static int64_t largest_block(const tri_buckets *buckets, int ranks)
+{
+    int64_t largest = 0;
+    for (int i = 0; i < buckets->count; i++) {
+        const int64_t block = tri_nccl_sums_block(bucket_count(buckets, i), ranks);
+        largest = block > largest ? block : largest;
+    }
+    return largest;
+}
+
+static bool has_ended(void *group)
+{
+    return tri_group_has_failed(group);
+}
+
+static tri_status nccl_make(sync_nccl *nccl, const tri_sync_setup *setup)
+{
+    TRI_TRY(tri_buckets_init(&nccl->buckets, setup->params, setup->config->bucket_kib * 1024));
+    TRI_TRY(nccl_allocate(nccl));
+    TRI_TRY(tri_cuda_beside_open(nccl->device, &nccl->beside));
+    const tri_nccl_setup sums = {.group = nccl->group,
+                                 .device = &nccl->beside,
+                                 .any_order = setup->cards.any_order,
+                                 .limits = {.join_ms = setup->cards.limit_ms,
+                                            .exchange_ms = setup->cards.limit_ms,
+                                            .leave_ms = LEAVE_MS,
+                                            .ended = has_ended,
+                                            .arg = nccl->group},
+                                 .leaves = setup->leaves,
+                                 .block = largest_block(&nccl->buckets, tri_group_count(nccl->group))};
+    return tri_nccl_sums_open(&sums, &nccl->sums);
+}
+
+static tri_status nccl_create(const tri_sync_setup *setup, tri_sync **out)
+{
+    sync_nccl *nccl = tri_alloc_zero(1, sizeof(*nccl));
+    if (!nccl)
+        return TRI_ENOMEM;
+    nccl->base.ops = &tri_sync_nccl;
+    nccl->group = setup->group;
+    nccl->params = setup->params;
+    nccl->device = setup->params->device;
+    nccl->leaves = setup->leaves;
+    nccl->part_count = setup->part_count;
+    nccl->overlap = setup->config->overlap;
+    tri_status status = nccl_make(nccl, setup);
+    if (status != TRI_OK) {
+        nccl_destroy(&nccl->base);
+        return status;
+    }
+    *out = &nccl->base;
+    return TRI_OK;
+}
+
+tri_status tri_sync_nccl_memory(const tri_sync_setup *setup, tri_sync_place place, tri_sync_bytes *bytes)
+{
+    const tri_params *params = setup->params;
+    const size_t parts = (size_t)setup->part_count;
+    tri_buckets buckets;
+    TRI_TRY(tri_buckets_init(&buckets, params, setup->config->bucket_kib * 1024));
+    *bytes = (tri_sync_bytes){.weights = (size_t)tri_params_held(params) * sizeof(float),
+                              .host = parts * (TAIL_READ + TRI_PARAMS_TAIL) * sizeof(float)};
+    bytes->gradients = parts * (size_t)(tri_params_grad_count(params) + TRI_PARAMS_TAIL) * sizeof(float);
+    if (!setup->cards.any_order)
+        bytes->gradients += tri_nccl_sums_nbytes(setup->leaves, place.ranks, largest_block(&buckets, place.ranks));
+    tri_buckets_fini(&buckets);
+    return TRI_OK;
+}
+
+/* --- a step --- */
+
+static tri_status nccl_begin(tri_sync *sync)
+{
+    sync_nccl *nccl = nccl_of(sync);
+    tri_buckets_begin(&nccl->buckets);
+    return nccl->status == TRI_OK ? TRI_OK : tri_fail_copy(nccl->status, nccl->message);
+}
+
+static void keep_failure(sync_nccl *nccl, tri_status status)
+{
+    if (nccl->status != TRI_OK || status == TRI_OK)
+        return;
+    nccl->status = status;
+    snprintf(nccl->message, sizeof(nccl->message), "%s", tri_last_error());
+}
+
+/* Behind the kernels that fill it, beside those that follow. */
+static void bucket_sum(sync_nccl *nccl, const tri_bucket *bucket)
+{
+    float *parts[TRI_TREE_MAX_PARTS];
+    const int64_t count = bucket_count(&nccl->buckets, (int)(bucket - nccl->buckets.items));
+    if (count == 0)
+        return;
+    for (int p = 0; p < nccl->part_count; p++)
+        parts[p] = nccl->base.grads[p] + bucket->first;
+    tri_device_event_record(nccl->device, nccl->computed, TRI_QUEUE_KERNELS);
+    tri_device_event_order(&nccl->beside, nccl->computed, TRI_QUEUE_KERNELS);
+    keep_failure(nccl, tri_nccl_sums_all_reduce(nccl->sums, nccl->leaves, parts, nccl->part_count, count));
+}
+
+static void buckets_release(sync_nccl *nccl)
+{
+    const tri_bucket *bucket;
+    while (nccl->status == TRI_OK && (bucket = tri_buckets_release(&nccl->buckets)))
+        bucket_sum(nccl, bucket);
+}
+
+static void tail_copy(const sync_nccl *nccl)
+{
+    const int64_t first = tri_params_grad_count(nccl->params);
+    tri_device_event_record(nccl->device, nccl->tail_there, TRI_QUEUE_KERNELS);
+    tri_device_event_order(nccl->device, nccl->tail_there, TRI_QUEUE_COPIES);
+    for (int p = 0; p < nccl->part_count; p++)
+        tri_device_copy_out(nccl->device, nccl->tail_read + p * TAIL_READ, nccl->base.grads[p] + first,
+                            TAIL_READ * sizeof(float));
+    tri_device_event_record(nccl->device, nccl->tail_there, TRI_QUEUE_COPIES);
+}
+
+static void nccl_ready(tri_sync *sync, int number)
+{
+    sync_nccl *nccl = nccl_of(sync);
+    if (number == tri_params_tail(nccl->params))
+        tail_copy(nccl);
+    tri_bucket_ready(&nccl->buckets, number);
+    if (nccl->overlap)
+        buckets_release(nccl);
+}
+
+static tri_status tail_sum(const sync_nccl *nccl, tri_work **work)
+{
+    tri_device_event_wait(nccl->device, nccl->tail_there);
+    for (int p = 0; p < nccl->part_count; p++) {
+        float *tail = nccl->tails[p];
+        if (p > 0) /* the run has written its words to the first part */
+            memset(tail, 0, TRI_PARAMS_TAIL * sizeof(float));
+        memset(tail + TRI_TAIL_CALL + 1, 0, (TRI_PARAMS_TAIL - TRI_TAIL_CALL - 1) * sizeof(float));
+        memcpy(tail, nccl->tail_read + p * TAIL_READ, TAIL_READ * sizeof(float));
+    }
+    tri_group_name_next(nccl->group, "tail");
+    tri_status status =
+        tri_all_reduce_tree(nccl->group, nccl->leaves, nccl->tails, nccl->part_count, TRI_PARAMS_TAIL, work);
+    tri_group_name_next(nccl->group, "");
+    return status;
+}
+
+/* NCCL has failed. Where another rank is lost, or has failed, the comm says which, as in any other call. */
+static tri_status sums_explain(const sync_nccl *nccl)
+{
+    const int64_t start_ns = tri_now_ns();
+    while (!tri_group_has_failed(nccl->group) && tri_now_ns() - start_ns < BLAME_NS)
+        tri_sleep_ns(LOOK_NS);
+    if (tri_group_has_failed(nccl->group))
+        TRI_TRY(tri_barrier(nccl->group, NULL));
+    return tri_fail_copy(nccl->status, nccl->message);
+}
+
+static tri_status nccl_finish(tri_sync *sync, tri_sync_slice *slice)
+{
+    sync_nccl *nccl = nccl_of(sync);
+    tri_work *tail = NULL;
+    const int64_t start_ns = tri_now_ns();
+    *slice = (tri_sync_slice){0, nccl->params->count};
+    buckets_release(nccl);
+    tri_status status = tail_sum(nccl, &tail);
+    tri_device_event_wait(nccl->device, nccl->computed);
+    const int64_t computed_ns = tri_now_ns();
+    if (status == TRI_OK)
+        status = tri_work_wait(tail);
+    if (status == TRI_OK && nccl->status == TRI_OK)
+        keep_failure(nccl, tri_nccl_sums_wait(nccl->sums));
+    sync->computing_ns = computed_ns - start_ns;
+    sync->exposed_ns = tri_now_ns() - computed_ns;
+    return status == TRI_OK && nccl->status != TRI_OK ? sums_explain(nccl) : status;
+}
+
+const tri_sync_ops tri_sync_nccl = {
+    .name = "allreduce",
+    .does = "every rank has all weights and all gradients, which NCCL sums between cards",
+    .create = nccl_create,
+    .begin = nccl_begin,
+    .ready = nccl_ready,
+    .finish = nccl_finish,
+    .destroy = nccl_destroy,
+};

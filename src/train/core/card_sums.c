@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * card_sums.c: who sums the gradients of ranks on cards: NCCL where all ranks can, else the host. Decided before memory
+ * is planned, again in each generation of an elastic run.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "parallel/compress.h"
+#include "parallel/nccl_sums.h"
+#include "train/core/build.h"
+#include "train/core/job.h"
+
+/* What the options alone say against NCCL; "": nothing. */
+static void options_ask(const tri_job *job, bool between_hosts, char why[TRI_NCCL_WHY_NBYTES])
+{
+    const tri_parallel_config *parallel = &job->config.parallel;
+    why[0] = 0;
+    if (!tri_device_is_card(job->config.train.device))
+        snprintf(why, TRI_NCCL_WHY_NBYTES, "train.device is %s", job->device->ops->name);
+    else if (parallel->backend == TRI_BACKEND_HOST)
+        snprintf(why, TRI_NCCL_WHY_NBYTES, "parallel.backend is host");
+    else if (parallel->sync != TRI_SYNC_ALLREDUCE)
+        snprintf(why, TRI_NCCL_WHY_NBYTES, "parallel.sync is %s", tri_sync_kind_word(parallel->sync));
+    else if (tri_compress_is_used(parallel, job->mesh.data, between_hosts))
+        snprintf(why, TRI_NCCL_WHY_NBYTES, "parallel.compress is %s", tri_compress_kind_word(parallel->compress));
+    else if (job->config.comm.engine != TRI_ENGINE_HOST)
+        snprintf(why, TRI_NCCL_WHY_NBYTES, "comm.engine is %s", tri_engine_kind_word(job->config.comm.engine));
+    else if (job->config.net.encrypt && between_hosts)
+        snprintf(why, TRI_NCCL_WHY_NBYTES, "comm.encrypt is on, and NCCL does not encrypt");
+    else if (job->mesh.pipeline > 1)
+        snprintf(why, TRI_NCCL_WHY_NBYTES, "stages of a pipeline share sums through the host");
+}
+
+/* On rank 0, when it has changed. */
+static void tell(tri_job *job, const char *why)
+{
+    char text[sizeof(job->sums)], name[TRI_NCCL_NBYTES] = "";
+    int version = 0;
+    if (job->cards.nccl)
+        (void)tri_nccl_version(&version, name);
+    if (job->cards.nccl)
+        snprintf(text, sizeof(text), "gradient sums: by %s, between cards%s", name,
+                 job->cards.any_order ? ", in its own order" : "");
+    else
+        snprintf(text, sizeof(text), "gradient sums: on the host: %s", why);
+    if (job->rank == 0 && strcmp(text, job->sums) != 0)
+        tri_log(TRI_LOG_INFO, "%s", text);
+    snprintf(job->sums, sizeof(job->sums), "%s", text);
+}
+
+tri_status tri_job_cards_find(tri_job *job)
+{
+    char why[TRI_NCCL_WHY_NBYTES];
+    job->cards = (tri_sync_cards){.any_order = job->config.comm.order == TRI_ORDER_ANY,
+                                  .limit_ms = (int64_t)(job->config.net.timeout_s * 1000)};
+    if (job->forward_only || job->mesh.data == 1)
+        return TRI_OK;
+    options_ask(job, tri_group_is_between_hosts(job->mesh.data_group), why);
+    const bool card = tri_device_is_card(job->config.train.device);
+    if (!card && job->config.parallel.backend != TRI_BACKEND_NCCL)
+        return TRI_OK;
+    if (!why[0])
+        TRI_TRY(tri_nccl_sums_check(job->group, job->device, why));
+    if (why[0] && job->config.parallel.backend == TRI_BACKEND_NCCL)
+        return tri_fail(TRI_ECONFIG, "parallel.backend nccl: %s", why);
+    job->cards.nccl = !why[0];
+    tell(job, why);
+    return TRI_OK;
+}
+
+bool tri_job_cards_expect(const tri_job *job)
+{
+    char why[TRI_NCCL_WHY_NBYTES], name[TRI_NCCL_NBYTES];
+    int version, driver, count = 0;
+    options_ask(job, true, why);
+    if (job->mesh.data == 1 || why[0])
+        return false;
+    if (job->config.parallel.backend == TRI_BACKEND_NCCL)
+        return true;
+    const bool spread = strcmp(job->config.train.device, "cuda") == 0;
+    return spread && tri_nccl_version(&version, name) == TRI_OK && tri_cuda_cards(NULL, 0, &count, &driver) == TRI_OK &&
+           count >= job->world;
+}

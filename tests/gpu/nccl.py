@@ -1,0 +1,118 @@
+#!/usr/bin/env python3
+"""Training whose gradients NCCL sums between cards, on the fake libcuda and NCCL: usage: nccl.py TRIREME"""
+import json
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "process"))
+from launched import LIMIT_S, TRIREME, ranks_of  # noqa: E402 (reads and removes the program from sys.argv)
+
+GPU = pathlib.Path(TRIREME).parent / "tests/gpu"
+BOTH, WITHOUT = f"{GPU}/fake_nccl:{GPU}/fake", f"{GPU}/fake"
+# mlp of expected/train.txt, in several buckets
+MLP = ["model.name=mlp", "model.hidden=[24,12]", "data.name=synthetic", "data.synthetic_count=210", "train.batch=50", "train.epochs=2",
+       "train.threads=1", "optim.name=adam", "optim.lr=0.01", "optim.clip_norm=1", "parallel.bucket_kib=1", "train.eval_every=0"]
+MLP_HASH = "bf662104ea1eff96"
+# mlp_killed of expected/train.txt
+LONG = ["model.name=mlp", "model.hidden=[16]", "data.name=synthetic", "data.synthetic_count=120", "train.batch=24", "train.epochs=400",
+        "train.steps=120", "train.threads=1", "optim.name=adamw", "optim.lr=0.001", "train.eval_every=0"]
+LONG_HASH = "95b5a4e46cb58d8a"
+BY_NCCL = "gradient sums: by NCCL 2.28.9, between cards\n"
+
+
+class Nccl(unittest.TestCase):
+    def setUp(self):
+        scratch = tempfile.TemporaryDirectory(prefix="trireme-nccl-")
+        self.addCleanup(scratch.cleanup)
+        self.folder = pathlib.Path(scratch.name)
+        (self.folder / "run.yaml").write_text("{}\n")
+
+    def environment(self, nccl="", cuda="", cards="5", seed="1", libraries=BOTH):
+        return {**os.environ, "LD_LIBRARY_PATH": libraries, "OMP_NUM_THREADS": "1", "FAKE_NCCL": nccl, "FAKE_CUDA": cuda, "FAKE_CUDA_CARDS": cards,
+                "FAKE_CUDA_SEED": seed}
+
+    def train(self, *words, code=0, **faults):
+        done = subprocess.run([TRIREME, "train", "run.yaml", *words, "train.device=cuda"], cwd=self.folder, env=self.environment(**faults),
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=LIMIT_S)
+        self.assertEqual(done.returncode, code, done.stdout)
+        return done.stdout
+
+    def check(self, text, line, weights=MLP_HASH):
+        self.assertEqual(text.count("gradient sums: "), 1, text)
+        self.assertIn(line, text)
+        self.assertIn(f"weights: xxh3 {weights}\n", text)
+
+    def test_the_weights_are_those_of_one_rank(self):
+        for ranks in (2, 3, 5):
+            self.check(self.train("-n", str(ranks), *MLP, seed=str(ranks)), BY_NCCL)
+        self.check(self.train("-n", "2", *MLP, "parallel.overlap=false", "train.shards_at_once=1"), BY_NCCL)
+
+    def test_ranks_without_nccl_or_cards_of_their_own_say_so_and_sum_on_the_host(self):
+        self.check(self.train("-n", "3", *MLP, cards="2"),
+                   "gradient sums: on the host: ranks 0 and 2 are both on card GPU-face0000-0000-0000-0000-000000000000 (cuda:0, cuda:0): NCCL "
+                   "needs one card for each rank\n")
+        self.check(self.train("-n", "2", *MLP, libraries=WITHOUT), "gradient sums: on the host: rank 0: there is no NCCL (libnccl.so.2)\n")
+        self.check(self.train("-n", "2", *MLP, nccl="no_version1"),
+                   "gradient sums: on the host: rank 1: NCCL does not tell its version: unhandled system error\n")
+        self.check(self.train("-n", "2", *MLP, "parallel.backend=host"), "gradient sums: on the host: parallel.backend is host\n")
+
+    def test_where_nccl_is_wanted_and_cannot_be_the_run_is_refused_in_one_line(self):
+        for words, faults, why in ([[], {"nccl": "old1"}, "want the same version of NCCL on all ranks: rank 0 has NCCL 2.28.9, rank 1 has NCCL 2.27.3"],
+                                   [["parallel.sync=zero3"], {}, "parallel.sync is zero3"]):
+            text = self.train("-n", "2", *MLP, "parallel.backend=nccl", *words, code=2, **faults)
+            self.assertEqual(set(re.findall("(?m)^error.*", text)), {f"error: parallel.backend nccl: {why}"}, text)
+
+    def test_nccls_own_order_is_marked(self):
+        text = self.train("-n", "3", *MLP, "comm.order=any")
+        self.assertIn("gradient sums: by NCCL 2.28.9, between cards, in its own order\n", text)
+        self.assertIn("not reproducible (comm.order is any)", text)
+
+    def test_a_run_allocates_what_its_plan_says(self):
+        self.train("-n", "3", "--out", "run", *MLP, "model.hidden=[256,256]", "parallel.bucket_kib=1024")
+        for path in (self.folder / "run/ranks").glob("rank-*.jsonl"):
+            line = json.loads(path.read_text().splitlines()[-1])
+            self.assertAlmostEqual(line["gpu_own_memory_peak_bytes"] / line["gpu_own_memory_planned_bytes"], 1, delta=0.02)
+
+    # --- a rank that is lost while others wait in NCCL ---
+
+    def faulty(self, fault):
+        trigger, output = self.folder / "trigger", self.folder / "output"
+        with output.open("w") as file:
+            launcher = subprocess.Popen([TRIREME, "train", "run.yaml", "--out", "run", *LONG, "-n", "3", "--elastic", "2:3", "--restarts", "10",
+                                         "train.device=cuda"], cwd=self.folder, env=self.environment(nccl=f"{fault}={trigger}"), stdout=file,
+                                        stderr=subprocess.STDOUT)
+        metrics, end = self.folder / "run/metrics.jsonl", time.monotonic() + LIMIT_S
+        while launcher.poll() is None and time.monotonic() < end:
+            if metrics.exists() and metrics.read_text().count('"loss"') >= 5:
+                trigger.touch()
+                break
+            time.sleep(0.005)
+        while launcher.poll() is None and time.monotonic() < end:
+            if "generation 2: resumed" in output.read_text():
+                for pid in ranks_of(launcher.pid).values():
+                    os.kill(pid, signal.SIGCONT)  # who was stopped joins again
+                break
+            time.sleep(0.005)
+        launcher.wait(timeout=LIMIT_S)
+        text = output.read_text()
+        self.assertEqual(launcher.returncode, 0, text)
+        self.assertFalse(trigger.exists(), "the run was over before the fault")
+        self.assertIn(f"weights: xxh3 {LONG_HASH}", text)
+        return text
+
+    def test_the_others_go_on_without_a_rank_that_is_killed(self):
+        self.faulty("killed")
+
+    def test_the_others_go_on_without_a_rank_that_stops(self):
+        self.faulty("stopped")
+
+
+if __name__ == "__main__":
+    unittest.main()
