@@ -175,6 +175,10 @@ def main():
         print("other kernels than the table's: the layouts of each block are compared with one process")
     if accept and (not recorded or "--fake" in sys.argv):
         return 2
+    unknown = set(names) - {block.name for block in blocks}
+    if unknown:
+        print(f"{TABLE} has no block {', '.join(sorted(unknown))}")
+        return 2
     blocks = [block for block in blocks if not names or block.name in names]
     with concurrent.futures.ThreadPoolExecutor(max(os.cpu_count(), 2)) as pool:
         longest_first = sorted(blocks, key=lambda block: len(block.cases), reverse=True)
