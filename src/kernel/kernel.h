@@ -262,6 +262,7 @@ typedef struct tri_op_ops {
     bool begins_gradient; /* backward starts here: gradients are multiplied by loss_scale */
     bool rounds_weights;  /* parameter 0 is rounded to f16 where values are */
     bool gives_half;      /* with a precision of 16 bits values are of it from here on */
+    bool gives_half_gpu;  /* the same on a GPU; elsewhere products of f32 are as fast */
     bool gives_f32;       /* the output is f32 whatever goes in */
     bool fuses_relu;      /* takes attr.relu */
     bool renames;         /* the output is input 0 in another shape */

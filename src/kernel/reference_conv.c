@@ -252,6 +252,7 @@ static double conv_products(const tri_op_desc *desc)
 const tri_op_ops tri_op_conv2d = {
     .infer = infer_conv,
     .products = conv_products,
+    .gives_half_gpu = true,
     .fuses_relu = true,
     .reference.plan = conv_plan,
     .reference.forward = conv_forward,

@@ -204,12 +204,12 @@ static bool moves_find(const tri_graph *graph, graph_op *op)
 }
 
 /* What an op computes is bf16 (or f16) where bf16 is wanted and the op multiplies in it or takes values from weights;
- * elsewhere it is of the type of what goes in. So bf16 begins at linear layers and embeddings and continues from there;
- * convolutions of f32, which are as fast, stay f32. */
+ * elsewhere it is of the type of what goes in. So bf16 begins at linear layers, embeddings and, on a GPU, convolutions,
+ * and continues from there. On the CPU convolutions of f32 are as fast, and stay f32. */
 static bool gives_half(const tri_graph *graph, const graph_op *op)
 {
     const tri_op_ops *row = tri_op_row(op->desc.op);
-    bool half = row->gives_half;
+    bool half = row->gives_half || (row->gives_half_gpu && strcmp(graph->config.kind, "cuda") == 0);
     for (int i = 0; i < op->desc.input_count; i++)
         half = half ||
                (graph->config.precision != TRI_F32 && graph->values[op->input[i]].dtype == graph->config.precision);

@@ -31,7 +31,7 @@ static tri_gpu_queue queue;
 static tri_device device;
 
 static tri_device *card; /* NULL: the emulator, whose memory is the host's */
-static bool few;         /* the first case of each op, and of attention by tensor cores */
+static bool few;         /* the first case of each op, and those of tiles that it has not */
 
 /* Arrays of a call and their copies on the card. */
 typedef struct mirror {
@@ -105,13 +105,32 @@ static void run_pass(const op_run *r, pass_fn pass)
     }
 }
 
-/* Widths of heads that models have, over tiles that are not full; cases.h has the narrow ones. */
+/* Convolutions of 8 channels and units at a time, and of sums over places in two chunks, the second one shorter; widths
+ * of heads that models have, over tiles that are not full. cases.h has the narrow ones. */
 #define HEADS(d)                                                                                                       \
     {                                                                                                                  \
         .name = "attention_" #d, .op = TRI_OP_ATTENTION, .x = {1, 37, 4 * d}, .attr = {.heads = 2, .kv_heads = 1},     \
         .shards = 2                                                                                                    \
     }
 static const op_case more_cases[] = {
+    {.name = "conv_eights",
+     .op = TRI_OP_CONV,
+     .x = {2, 7, 5, 32},
+     .units = 24,
+     .attr = {KERNEL(3, 2), .stride = {2, 1}, .pad = {1, 1}, .dilation = {1, 2}, .groups = 2, .bias = true},
+     .shards = 2},
+    {.name = "conv_chunks",
+     .op = TRI_OP_CONV,
+     .x = {2, 17, 31, 8},
+     .units = 8,
+     .attr = {KERNEL(2, 2), .pad = {1, 1}, .relu = true},
+     .shards = 2},
+    {.name = "conv_chunks_odd",
+     .op = TRI_OP_CONV,
+     .x = {1, 36, 31, 3},
+     .units = 5,
+     .attr = {KERNEL(3, 3), .pad = {1, 1}},
+     .shards = 2},
     HEADS(64),
     HEADS(80),
     HEADS(96),
@@ -139,7 +158,7 @@ static bool is_one_of_few(size_t i)
     const op_case c = case_at(i);
     for (size_t before = 0; before < i; before++) {
         if (case_at(before).op == c.op) {
-            return strcmp(c.name, "attention_tiles") == 0;
+            return strcmp(c.name, "attention_tiles") == 0 || strcmp(c.name, "conv_chunks") == 0;
         }
     }
     return true;
@@ -543,7 +562,7 @@ static tri_gpu_operand wide_factor(tri_dtype dtype, int rows, bool along_k, uint
 static void wide_case(tri_dtype type, tri_dtype a_type, bool a_along_k, tri_dtype b_type, bool b_along_k)
 {
     const size_t nbytes = sizeof(float) * WIDE_M * WIDE_N * WIDE_SHARDS;
-    float *out[2], bias[WIDE_N];
+    float *out[3], bias[WIDE_N];
     tri_gpu_gemm_args args = {.a = wide_factor(a_type, WIDE_M, a_along_k, 10),
                               .b = wide_factor(b_type, WIDE_N, b_along_k, 11),
                               .c = {.shard_stride = WIDE_M * WIDE_N, .row = WIDE_N, .column = 1},
@@ -551,29 +570,35 @@ static void wide_case(tri_dtype type, tri_dtype a_type, bool a_along_k, tri_dtyp
                               .n = WIDE_N,
                               .k = WIDE_K,
                               .groups = 1,
+                              .chunks = 1,
+                              .chunk = WIDE_K,
                               .relu = a_along_k,
                               .adds = b_along_k,
                               .type = tri_gpu_value_make(NULL, type).type,
                               .bias = a_along_k ? bias : NULL};
     op_fill(bias, WIDE_N, 12);
-    for (int wide = 0; wide < 2; wide++) {
+    for (int form = 0; form < 3; form++) { /* small tiles by elements, small ones by eights, large ones */
+        const bool wide = form == 2;
         const int tile = wide ? TRI_GPU_WIDE : TRI_GPU_TILE;
-        out[wide] = tri_alloc_bulk(nbytes);
-        op_fill(out[wide], WIDE_M * WIDE_N * WIDE_SHARDS, 13);
-        args.c.value = tri_gpu_value_make(out[wide], TRI_F32);
+        out[form] = tri_alloc_bulk(nbytes);
+        op_fill(out[form], WIDE_M * WIDE_N * WIDE_SHARDS, 13);
+        args.c.value = tri_gpu_value_make(out[form], TRI_F32);
+        args.a.eights = args.b.eights = form > 0;
         tri_gpu_run(&queue, wide ? tri_gpu_kernel_gemm_wide : tri_gpu_kernel_gemm_half, tri_int64_ceil(WIDE_M, tile),
                     (int)tri_int64_ceil(WIDE_N, tile), WIDE_SHARDS, wide ? TRI_GPU_THREADS : TRI_GPU_THREADS / 2, &args,
                     sizeof args);
     }
     assert_int_equal(queue.status, TRI_OK);
     assert_memory_equal(out[1], out[0], nbytes);
-    tri_free(out[0]);
-    tri_free(out[1]);
+    assert_memory_equal(out[2], out[0], nbytes);
+    for (int form = 0; form < 3; form++) {
+        tri_free(out[form]);
+    }
     tri_free(args.a.value.data);
     tri_free(args.b.value.data);
 }
 
-static void large_tiles_give_the_bits_of_small_ones(void **state)
+static void tiles_of_all_forms_give_the_same_bits(void **state)
 {
     (void)state;
     if (card == NULL) {                                        /* its arrays are the host's */
@@ -696,7 +721,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_large_vocabulary_is_taken_in_parts),
         cmocka_unit_test(a_vocabulary_in_parts_gives_the_loss_of_the_whole),
         cmocka_unit_test(an_add_and_its_norm_in_one_pass_give_the_bits_of_two),
-        cmocka_unit_test(large_tiles_give_the_bits_of_small_ones),
+        cmocka_unit_test(tiles_of_all_forms_give_the_same_bits),
         cmocka_unit_test(large_tiles_are_for_large_products_on_multiples_of_16_bytes),
         cmocka_unit_test(an_embedding_is_taken_in_parts),
         cmocka_unit_test(the_scratch_of_an_embedding_is_bounded),

@@ -453,25 +453,27 @@ typedef struct tri_gpu_relu_cut_args {
 enum {
     TRI_GPU_PLAIN,      /* element (i, k) at i row + k column */
     TRI_GPU_PATCHES,    /* i: place of y, k: (tap, channel): x */
-    TRI_GPU_TAPS,       /* i: unit, k: (tap, channel): w */
     TRI_GPU_PATCHES_DY, /* i: place of x, k: (tap, unit): dy */
-    TRI_GPU_TAPS_BACK,  /* i: channel, k: (tap, unit): w */
-    TRI_GPU_PATCHES_DW  /* i: (channel, tap), k: place of y: x */
+    TRI_GPU_PATCHES_DW  /* i: (tap, channel), k: place of y: x; of c: j likewise, which lies as (channel, tap) */
 };
 
-/* One factor of a product; z = (shard, group) of the batch lies at shard * shard_stride + group * group_stride. */
+/* One factor of a product; (shard, group) of the batch lies at shard * shard_stride + group * group_stride. */
 typedef struct tri_gpu_operand {
     tri_gpu_value value;
     int source;
+    int eights; /* 8 neighbours, along k or along i, lie together on multiples of 16 bytes */
     int64_t shard_stride, group_stride, row, column;
 } tri_gpu_operand;
 
 /* c[i, j] = sum over l < k of a(i, l) b(j, l), in order of l; plus bias[j], relu, or added to c. Factors of gemm_half
- * are rounded to `type`. */
+ * are rounded to `type`. chunks: above 1, the sums over `chunk` of l each are products of their own, chunk_stride apart
+ * in c. */
 typedef struct tri_gpu_gemm_args {
     tri_gpu_operand a, b, c;
     int m, n, k;
     int groups, relu, adds, type;
+    int chunks, chunk;
+    int64_t chunk_stride;
     const float *bias; /* NULL, or [groups][n] */
     tri_gpu_window w;  /* of a convolution */
 } tri_gpu_gemm_args;

@@ -17,21 +17,26 @@ static void shards_join(tri_gpu_gemm_args *args, int64_t *shards)
     }
 }
 
-/* Rows of 16 bytes on multiples of 16, along k or along the factor's rows; 8 elements are 16 bytes or 32. */
-static bool lies_wide(const tri_gpu_operand *o, int64_t rows, int64_t k)
+/* Neighbours of a factor lie together, along k or along its rows, by eights on multiples of 16 bytes; 8 elements are 16
+ * bytes or 32. Those of a window are channels, or units, of a group. */
+static bool has_eights(const tri_gpu_operand *o, const tri_gpu_window *w, int64_t rows, int64_t k)
 {
     const bool along_k = o->column == 1;
-    return o->source == TRI_GPU_PLAIN && (along_k || o->row == 1) && (along_k ? o->row : o->column) % 8 == 0 &&
-           (along_k ? k : rows) % 8 == 0 && o->shard_stride % 8 == 0 && o->group_stride % 8 == 0 &&
-           (uintptr_t)o->value.data % 16 == 0;
+    if (o->shard_stride % 8 != 0 || o->group_stride % 8 != 0 || (uintptr_t)o->value.data % 16 != 0) {
+        return false;
+    }
+    if (o->source != TRI_GPU_PLAIN) {
+        return (o->source == TRI_GPU_PATCHES_DY ? w->out_channels : w->channels) / w->groups % 8 == 0;
+    }
+    return (along_k || o->row == 1) && (along_k ? o->row : o->column) % 8 == 0 && (along_k ? k : rows) % 8 == 0;
 }
 
 /* The bits are those of small tiles: so it may depend on how many there are. */
 static bool goes_wide(const tri_gpu_gemm_args *args, int64_t products)
 {
     const int64_t tiles = tri_int64_ceil(args->m, TRI_GPU_WIDE) * tri_int64_ceil(args->n, TRI_GPU_WIDE) * products;
-    return tiles >= WIDE_TILES && args->m >= TRI_GPU_WIDE && args->n >= TRI_GPU_WIDE &&
-           lies_wide(&args->a, args->m, args->k) && lies_wide(&args->b, args->n, args->k);
+    return tiles >= WIDE_TILES && args->m >= TRI_GPU_WIDE && args->n >= TRI_GPU_WIDE && args->chunks == 1 &&
+           args->a.source == TRI_GPU_PLAIN && args->b.source == TRI_GPU_PLAIN && args->a.eights && args->b.eights;
 }
 
 void tri_gpu_gemm_own(const tri_op_call *call, const tri_gpu_gemm_args *args, int64_t shards)
@@ -39,7 +44,11 @@ void tri_gpu_gemm_own(const tri_op_call *call, const tri_gpu_gemm_args *args, in
     tri_gpu_gemm_args part = *args;
     const bool half = args->type != TRI_GPU_F32;
     part.groups = args->groups > 0 ? args->groups : 1;
+    part.chunks = args->chunks > 1 ? args->chunks : 1;
+    part.chunk = args->chunks > 1 ? args->chunk : args->k;
     shards_join(&part, &shards);
+    part.a.eights = has_eights(&part.a, &part.w, part.m, part.k);
+    part.b.eights = has_eights(&part.b, &part.w, part.n, part.k);
     const tri_gpu_gemm_args all = part;
     const bool wide = half && goes_wide(&part, shards * part.groups);
     const tri_gpu_kernel kernel = wide   ? tri_gpu_kernel_gemm_wide
@@ -48,9 +57,10 @@ void tri_gpu_gemm_own(const tri_op_call *call, const tri_gpu_gemm_args *args, in
     const int threads = half && !wide ? TRI_GPU_THREADS / 2 : TRI_GPU_THREADS;
     const int tile = wide ? TRI_GPU_WIDE : TRI_GPU_TILE;
     const int64_t tiles_m = tri_int64_ceil(part.m, tile), tiles_n = tri_int64_ceil(part.n, tile);
-    const int64_t most = TRI_GPU_MOST_BLOCKS / part.groups;
+    const int each = part.groups * part.chunks;
+    const int64_t most = TRI_GPU_MOST_BLOCKS / each;
     for (int64_t first = 0; first < shards; first += most) {
-        const int z = (int)(tri_int64_min(most, shards - first) * part.groups);
+        const int z = (int)(tri_int64_min(most, shards - first) * each);
         part.a.value.data = tri_gpu_moved(all.a.value, first * part.a.shard_stride);
         part.b.value.data = tri_gpu_moved(all.b.value, first * part.b.shard_stride);
         part.c.value.data = tri_gpu_moved(all.c.value, first * part.c.shard_stride);

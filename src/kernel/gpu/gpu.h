@@ -36,6 +36,7 @@
 #define gpu_fma64(x, y, z) __fma_rn(x, y, z)
 #define gpu_aligned(place) __builtin_assume_aligned(place, 16)
 #define GPU_UNROLL         _Pragma("unroll")
+#define GPU_ROLLED         _Pragma("unroll 1")
 #define GPU_DEVICE         1
 #elif defined(TRI_GPU_BARE) /* clang -x cuda -nocudainc -nocudalib */
 #define GPU_KERNEL(name) extern "C" __attribute__((global)) void tri_cuda_##name(const tri_gpu_##name##_args a)
@@ -57,6 +58,7 @@
 #define gpu_fma64(x, y, z) __nvvm_fma_rn_d(x, y, z)
 #define gpu_aligned(place) __builtin_assume_aligned(place, 16)
 #define GPU_UNROLL         _Pragma("unroll")
+#define GPU_ROLLED         _Pragma("unroll 1")
 #define GPU_DEVICE         1
 #else /* the host */
 #include <math.h>
@@ -96,6 +98,7 @@ void gpu_mma(int type, float *d, const uint32_t *a, const uint32_t *b);
 #define gpu_fma(x, y, z)       fmaf(x, y, z)
 #define gpu_fma64(x, y, z)     fma(x, y, z)
 #define GPU_UNROLL
+#define GPU_ROLLED
 #endif
 
 GPU_FN uint32_t gpu_bits(float x)

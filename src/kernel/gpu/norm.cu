@@ -88,37 +88,50 @@ GPU_KERNEL(columns_sum)
     }
 }
 
+/* Channel of the k-th of a thread's neighbours, the first of which has `channel`. */
+GPU_FN int64_t run_channel(int64_t channel, int k, int64_t width)
+{
+    return channel + k < width ? channel + k : (channel + k) % width;
+}
+
 GPU_KERNEL(batch_norm)
 {
     const int shard = gpu_by();
+    const int64_t i = gpu_run(), have = a.each - i, channel = i % a.width;
+    float x[TRI_GPU_EACH];
+    gpu_load_run(a.x, shard * a.each + i, have, x);
+    GPU_UNROLL
     for (int k = 0; k < TRI_GPU_EACH; k++) {
-        const int64_t i = gpu_first() + (int64_t)k * gpu_nx(), c = i % a.width, at = shard * a.each + i;
-        if (i >= a.each) {
-            continue;
-        }
+        const int64_t c = run_channel(channel, k, a.width);
         const float *const stats = a.stats != 0 ? a.stats + 3 * a.width * shard + c : a.mean + c;
         const float root = a.stats != 0 ? stats[a.width] : 1.0f / gpu_sqrt(a.variance[c] + a.epsilon);
-        const float v = (gpu_load(a.x, at) - stats[0]) * root * a.scale[c] + a.shift[c];
-        gpu_store(a.y, at, i >= a.valid[shard] || (a.relu && v < 0.0f) ? 0.0f : v);
+        const float v = (x[k] - stats[0]) * root * a.scale[c] + a.shift[c];
+        x[k] = i + k >= a.valid[shard] || (a.relu && v < 0.0f) ? 0.0f : v;
     }
+    gpu_store_run(a.y, shard * a.each + i, have, x);
 }
 
 GPU_KERNEL(batch_norm_back)
 {
     const int shard = gpu_by();
+    const int64_t i = gpu_run(), have = a.each - i, at = shard * a.each + i, channel = i % a.width;
+    const float n = (float)(!a.means && a.valid[shard] >= a.width ? a.valid[shard] / a.width : 1);
+    float x[TRI_GPU_EACH], dy[TRI_GPU_EACH], mask[TRI_GPU_EACH] = {1, 1, 1, 1};
+    gpu_load_run(a.x, at, have, x);
+    gpu_load_run(a.dy, at, have, dy);
+    if (a.mask.data != 0) {
+        gpu_load_run(a.mask, at, have, mask);
+    }
+    GPU_UNROLL
     for (int k = 0; k < TRI_GPU_EACH; k++) {
-        const int64_t i = gpu_first() + (int64_t)k * gpu_nx(), c = i % a.width, at = shard * a.each + i;
-        if (i >= a.each) {
-            continue;
-        }
+        const int64_t c = run_channel(channel, k, a.width);
         const float *const stats = a.stats + 3 * a.width * shard + c;
         const float *const dot = a.sums + (a.means ? 0 : shard) * a.width + c, *const sum = dot + a.shards * a.width;
-        const float n = (float)(!a.means && a.valid[shard] >= a.width ? a.valid[shard] / a.width : 1);
-        const float g = a.mask.data != 0 && !(gpu_load(a.mask, at) > 0.0f) ? 0.0f : gpu_load(a.dy, at);
-        const float h = (gpu_load(a.x, at) - stats[0]) * stats[a.width];
+        const float g = mask[k] > 0.0f ? dy[k] : 0.0f, h = (x[k] - stats[0]) * stats[a.width];
         const float dx = a.scale[c] * stats[a.width] * (g - *sum / n - h * *dot / n);
-        gpu_store(a.dx, at, i < a.valid[shard] ? dx : 0.0f);
+        x[k] = i + k < a.valid[shard] ? dx : 0.0f;
     }
+    gpu_store_run(a.dx, at, have, x);
 }
 
 /* Row of this warp. */

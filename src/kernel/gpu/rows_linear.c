@@ -332,13 +332,74 @@ static tri_gpu_operand grouped(tri_gpu_operand o, int64_t group_stride)
     return o;
 }
 
+#define CHUNK_TILES 64  /* as many blocks for a shard, where sums over places can be cut, */
+#define CHUNK_LEAST 512 /* into chunks of as many places */
+
+/* Sums over places of the gradient of the weights, of which there are few in a shard, are cut into chunks: a power of
+ * two. Like the weights as products read them they depend on the shape of a shard alone. */
+static int chunks_of(const conv_sizes *s, int groups)
+{
+    const int64_t tiles =
+        tri_int64_ceil(s->units, TRI_GPU_TILE) * tri_int64_ceil(s->channels * s->taps, TRI_GPU_TILE) * groups;
+    int chunks = 1;
+    while (chunks < TRI_GPU_SHARDS && tiles * chunks < CHUNK_TILES && s->out / (2 * chunks) >= CHUNK_LEAST) {
+        chunks *= 2;
+    }
+    return chunks;
+}
+
+/* Scratch, as offsets of floats: weights in the order of the products; leaves of chunks; leaves; sums of the bias. */
+typedef struct conv_scratch {
+    int64_t chunks, leaves, bias;
+} conv_scratch;
+
+static conv_scratch scratch_make(const tri_op_desc *desc)
+{
+    const conv_sizes s = sizes_make(desc);
+    const int64_t count = tri_shape_count(desc->param[0]), shards = desc->max_shards;
+    const int chunks = chunks_of(&s, (int)(s.c / s.channels));
+    conv_scratch at = {.chunks = desc->input_dtype[0] == TRI_F32 ? tri_align_count(count)
+                                                                 : tri_gpu_half_count(desc->input_dtype[0], count)};
+    at.leaves = at.chunks + (chunks > 1 ? tri_align_count(count * shards * chunks) : 0);
+    at.bias = at.leaves + tri_align_count(count * shards);
+    return at;
+}
+
+static tri_status conv_plan(const tri_op_desc *desc, tri_kernel *kernel)
+{
+    TRI_TRY(weights_plan(desc, kernel));
+    kernel->scratch_nbytes += (size_t)scratch_make(desc).leaves * sizeof(float);
+    return TRI_OK;
+}
+
+/* Weights [unit][channel][tap] as [unit][tap][channel], or back: as [group][channel][tap][unit], in the type of x. */
+static tri_gpu_operand conv_taps(const tri_kernel *kernel, const tri_op_call *call, const conv_sizes *s, bool back)
+{
+    const int64_t count = tri_shape_count(kernel->desc.param[0]), row = s->channels * s->taps;
+    const tri_gpu_value to = tri_gpu_value_make(call->scratch, kernel->desc.input_dtype[0]);
+    tri_gpu_transpose_args args = {.to = to, .from = f32(call->param[0]), .count = count, .each = count};
+    const int64_t there[] = {s->d, s->taps, s->channels}, there_strides[] = {row, 1, s->taps};
+    const int64_t down[] = {s->d / s->units, s->channels, s->taps, s->units};
+    const int64_t down_strides[] = {s->units * row, s->taps, 1, row};
+    args.ndim = back ? 4 : 3;
+    for (int i = 0; i < args.ndim; i++) {
+        args.dim[i] = back ? down[i] : there[i];
+        args.stride[i] = back ? down_strides[i] : there_strides[i];
+    }
+    TRI_GPU_RUN(call, transpose, tri_gpu_blocks(count), 1, 1, args);
+    const int64_t step = s->taps * (back ? s->units : s->channels);
+    tri_gpu_operand o = tri_gpu_operand_make(to, 0, step, 1);
+    o.group_stride = s->units * row;
+    return o;
+}
+
 static void conv_forward(const tri_kernel *kernel, const tri_op_call *call)
 {
     const conv_sizes s = sizes_make(&kernel->desc);
     const tri_gpu_window w = tri_gpu_window_make(&kernel->desc);
     const tri_gpu_gemm_args args = {
         .a = gathered(tri_gpu_input(kernel, call, 0), TRI_GPU_PATCHES, s.in * s.c, s.channels),
-        .b = gathered(f32(call->param[0]), TRI_GPU_TAPS, 0, s.units * s.channels * s.taps),
+        .b = conv_taps(kernel, call, &s, false),
         .c = grouped(tri_gpu_operand_make(tri_gpu_output(kernel, call), s.out * s.d, s.d, 1), s.units),
         .m = (int)s.out,
         .n = (int)s.units,
@@ -352,18 +413,34 @@ static void conv_forward(const tri_kernel *kernel, const tri_op_call *call)
 
 static void conv_weights(const tri_kernel *kernel, const tri_op_call *call, const conv_sizes *s, tri_gpu_window w)
 {
-    const int64_t row = s->channels * s->taps;
-    const tri_gpu_gemm_args args = {
+    const conv_scratch at = scratch_make(&kernel->desc);
+    const int64_t row = s->channels * s->taps, count = s->d * row;
+    const int chunks = chunks_of(s, w.groups);
+    float *const leaves = tri_gpu_place(call->scratch, at.leaves), *out[TRI_GPU_SHARDS];
+    float *const first = chunks > 1 ? tri_gpu_place(call->scratch, at.chunks) : leaves;
+    tri_tree_part parts[TRI_GPU_SHARDS];
+    tri_gpu_gemm_args args = {
         .a = grouped(tri_gpu_operand_make(tri_gpu_doutput(kernel, call), s->out * s->d, 1, s->d), s->units),
         .b = gathered(tri_gpu_input(kernel, call, 0), TRI_GPU_PATCHES_DW, s->in * s->c, s->channels),
-        .c = grouped(tri_gpu_operand_make(f32(call->scratch), s->d * row, row, 1), s->units * row),
+        .c = gathered(f32(first), TRI_GPU_PATCHES_DW, count * chunks, s->units * row),
         .m = (int)s->units,
         .n = (int)row,
         .k = (int)s->out,
         .groups = w.groups,
+        .chunks = chunks,
+        .chunk = (int)tri_int64_ceil(s->out, 32 * chunks) * 32,
+        .chunk_stride = count,
         .w = w};
+    args.c.row = row;
     multiply(kernel, call, &args, call->shards);
-    tri_gpu_leaves(kernel, call, 0, call->scratch, s->d * row, s->d * row);
+    for (int shard = 0; shard < call->shards; shard++) {
+        parts[shard] = (tri_tree_part){(int64_t)shard * chunks, chunks};
+        out[shard] = leaves + shard * count;
+    }
+    if (chunks > 1) {
+        tri_gpu_fold(tri_gpu_queue_of(call->device), first, count, count, parts, call->shards, out, 1.0f, false);
+    }
+    tri_gpu_leaves(kernel, call, 0, leaves, count, count);
 }
 
 static void conv_backward(const tri_kernel *kernel, const tri_op_call *call)
@@ -374,11 +451,11 @@ static void conv_backward(const tri_kernel *kernel, const tri_op_call *call)
     if (tri_call_wants_dparam(call, 0)) {
         conv_weights(kernel, call, &s, w);
     }
-    bias_back(kernel, call, tri_align_count(tri_shape_count(kernel->desc.param[0]) * kernel->desc.max_shards));
+    bias_back(kernel, call, scratch_make(&kernel->desc).bias);
     if (call->dinput[0] != NULL) {
         const tri_gpu_gemm_args args = {
             .a = gathered(tri_gpu_doutput(kernel, call), TRI_GPU_PATCHES_DY, s.out * s.d, s.units),
-            .b = gathered(f32(call->param[0]), TRI_GPU_TAPS_BACK, 0, s.units * s.channels * s.taps),
+            .b = conv_taps(kernel, call, &s, true),
             .c = grouped(tri_gpu_operand_make(tri_gpu_dinput(kernel, call, 0), s.in * s.c, s.c, 1), s.channels),
             .m = (int)s.in,
             .n = (int)s.channels,
@@ -393,7 +470,7 @@ const tri_kernel_ops tri_gpu_row_conv = {
     TRI_GPU_ROW,
     .op = TRI_OP_CONV,
     .can = conv_can,
-    .plan = weights_plan,
+    .plan = conv_plan,
     .forward = conv_forward,
     .backward = conv_backward,
     .backward_input = true,

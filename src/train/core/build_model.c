@@ -237,7 +237,7 @@ static void precision_check(const tri_job *job, const tri_graph_config *config)
         !tri_graph_has_halves(job->graph))
         tri_log(TRI_LOG_WARN,
                 "train.precision %s changes nothing in this model: want a linear layer before the last one, or an "
-                "embedding; convolutions before them compute in f32",
+                "embedding; convolutions compute in f32 on the CPU",
                 tri_dtype_name(config->precision));
 }
 

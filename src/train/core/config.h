@@ -60,8 +60,8 @@ TRI_ENUM(tri_kernels)
     X(INT, threads, "0", 0, 1024, NULL,                                                                                \
       "threads of each rank; 0: OMP_NUM_THREADS or the cores of the rank, or fewer while these prove faster")          \
     X(ENUM, precision, "f32", 0, 0, tri_precision,                                                                     \
-      "bf16: linear layers multiply in bf16, and activations and their gradients from there on are bf16; f16: the "    \
-      "same with loss scaling; weights, their gradients and all sums stay f32")                                        \
+      "bf16: linear layers (on a card also convolutions) multiply in bf16, and activations and their gradients from "  \
+      "there on are bf16; f16: the same with loss scaling; weights, their gradients and all sums stay f32")            \
     X(INT, loss_scale, "0", 0, 1e12, NULL,                                                                             \
       "factor of the loss, a power of two; 0: dynamic: halved after an overflow (the step is skipped), doubled after " \
       "train.loss_scale_window steps",                                                                                 \
