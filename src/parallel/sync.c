@@ -178,6 +178,14 @@ static const tri_sync_ops *ops_of(const tri_parallel_config *config, int zero)
     return ops->spread != TRI_SPREAD_NOTHING && zero == 1 ? &tri_sync_ddp : ops; /* it has everything anyway */
 }
 
+/* The same between cards. */
+static const tri_sync_ops *nccl_of(const tri_sync_ops *ops)
+{
+    return ops == &tri_sync_zero1   ? &tri_sync_nccl_zero1
+           : ops == &tri_sync_zero2 ? &tri_sync_nccl_zero2
+                                    : &tri_sync_nccl;
+}
+
 tri_status tri_sync_create(const tri_sync_setup *setup, tri_sync **out)
 {
     const tri_sync_ops *ops = ops_of(setup->config, setup->zero ? tri_group_count(setup->zero) : 1);
@@ -185,7 +193,7 @@ tri_status tri_sync_create(const tri_sync_setup *setup, tri_sync **out)
         tri_compress_is_used(setup->config, tri_group_count(setup->group), setup->between_hosts))
         ops = &tri_sync_compressed;
     if (setup->cards.nccl)
-        TRI_TRY(tri_sync_nccl.create(setup, out));
+        TRI_TRY(nccl_of(ops)->create(setup, out));
     else if (tri_device_shares_host(setup->params->device))
         TRI_TRY(ops->create(setup, out));
     else

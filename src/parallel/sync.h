@@ -78,7 +78,7 @@ TRI_ENUM(tri_compress_residual)
       "who sums the gradients of ranks on cards (train.device: cuda); nccl: NCCL moves them from card to card, where " \
       "they are added; host: they are copied to the host and added there; auto: nccl where every rank has a card of "  \
       "its own and NCCL, else host; the weights are the same",                                                         \
-      "parallel.sync=allreduce")                                                                                       \
+      "parallel.sync=allreduce|zero1|zero2")                                                                           \
     X(COUNT, zero_ranks, "all", 1, 1048576, tri_zero_ranks,                                                            \
       "data ranks that shard one copy of the state: all, host (those of each host), or their number; the other data "  \
       "ranks hold further copies",                                                                                     \

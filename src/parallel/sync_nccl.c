@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * sync_nccl.c: data parallel on cards: each bucket of the gradient is summed by NCCL from card to card as soon as the
- * backward pass has filled it, and no gradient comes to the host.
+ * backward pass has filled it, and no gradient comes to the host. With zero1 and zero2 each rank gets its share of the
+ * sum of a unit (units.h), and hands out the weights that it has moved.
  *
  * Sums are queued beside the backward pass, on a queue of their own; the tail (loss, words of the run) goes by the
  * comm. The host waits for both before the optimizer begins, so that a rank that is lost meanwhile has changed no
@@ -14,9 +15,11 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/runtime.h"
+#include "kernel/array.h"
 #include "parallel/bucket.h"
 #include "parallel/nccl_sums.h"
 #include "parallel/sync_impl.h"
+#include "parallel/units.h"
 
 #define LEAVE_MS  5000               /* of NCCL's finalize and abort */
 #define BLAME_NS  (5 * TRI_NS_PER_S) /* NCCL may hear that a connection has ended before the comm does */
@@ -32,7 +35,12 @@ typedef struct sync_nccl {
     int64_t leaves;
     int part_count;
     bool overlap;
-    tri_buckets buckets;
+    tri_buckets buckets; /* allreduce */
+    tri_units units;     /* zero1, zero2 */
+    int *missing;        /* [units.count]: gradients that are not complete in this step */
+    int *full;           /* [full_count] units that are, in the order of the backward pass */
+    int full_count, released;
+    tri_sync_piece *pieces;
     tri_nccl_sums *sums;
     float **tails;               /* [part_count]: the host's */
     float *tail_read;            /* [part_count][TAIL_READ]: pinned */
@@ -41,6 +49,11 @@ typedef struct sync_nccl {
     tri_status status;           /* first failure of a sum; then there are no more */
     char message[TRI_ERROR_NBYTES];
 } sync_nccl;
+
+static bool is_spread(const sync_nccl *nccl)
+{
+    return nccl->base.ops->spread != TRI_SPREAD_NOTHING;
+}
 
 static sync_nccl *nccl_of(tri_sync *sync)
 {
@@ -81,6 +94,10 @@ static void nccl_destroy(tri_sync *sync)
     tri_device_host_free(nccl->device, nccl->tail_read);
     tri_cuda_beside_close(&nccl->beside);
     tri_buckets_fini(&nccl->buckets);
+    tri_units_fini(&nccl->units);
+    tri_free(nccl->missing);
+    tri_free(nccl->full);
+    tri_free(nccl->pieces);
     tri_free(sync->grads);
     tri_free(nccl->tails);
     tri_free(nccl);
@@ -101,7 +118,7 @@ static tri_status nccl_allocate(sync_nccl *nccl)
         if (!nccl->base.grads[p] || !nccl->tails[p])
             return TRI_ENOMEM;
     }
-    nccl->base.whole = true;
+    nccl->base.whole = !is_spread(nccl);
     nccl->base.tail = nccl->tails[0];
     TRI_TRY(tri_device_event_create(nccl->device, &nccl->computed));
     return tri_device_event_create(nccl->device, &nccl->tail_there);
@@ -113,14 +130,49 @@ static int64_t bucket_count(const tri_buckets *buckets, int index)
     return buckets->items[index].count - (index == 0 ? TRI_PARAMS_TAIL : 0);
 }
 
-static int64_t largest_block(const tri_buckets *buckets, int ranks)
+/* Elements of a rank's block in the largest sum. */
+static int64_t largest_block(const tri_buckets *buckets, const tri_units *units, int ranks)
 {
     int64_t largest = 0;
     for (int i = 0; i < buckets->count; i++) {
         const int64_t block = tri_nccl_sums_block(bucket_count(buckets, i), ranks);
         largest = block > largest ? block : largest;
     }
+    for (int u = 0; u < units->count; u++)
+        for (int r = 0; r < ranks; r++)
+            largest = units->items[u].counts[r] > largest ? units->items[u].counts[r] : largest;
     return largest;
+}
+
+/* What travels together: buckets, or units. */
+static tri_status cuts_make(const tri_sync_setup *setup, bool spread, int ranks, tri_buckets *buckets, tri_units *units)
+{
+    const int64_t nbytes = setup->config->bucket_kib * 1024;
+    *buckets = (tri_buckets){0};
+    *units = (tri_units){0};
+    return spread ? tri_units_init(units, setup->params, nbytes, ranks)
+                  : tri_buckets_init(buckets, setup->params, nbytes);
+}
+
+static tri_status pieces_make(sync_nccl *nccl)
+{
+    const int rank = tri_group_rank(nccl->group);
+    const size_t count = (size_t)nccl->units.count + 1;
+    nccl->missing = tri_alloc_zero(count, sizeof(int));
+    nccl->full = tri_alloc_zero(count, sizeof(int));
+    nccl->pieces = tri_alloc_zero(count, sizeof(tri_sync_piece));
+    if (!nccl->missing || !nccl->full || !nccl->pieces)
+        return TRI_ENOMEM;
+    for (int u = 0; u < nccl->units.store_count; u++) {
+        const tri_unit *unit = &nccl->units.items[u];
+        const int64_t first = unit->first + unit->firsts[rank];
+        if (unit->counts[rank] > 0 && !unit->frozen)
+            nccl->pieces[nccl->base.piece_count++] = (tri_sync_piece){.slice = {first, unit->counts[rank]},
+                                                                      .values = nccl->params->values + first,
+                                                                      .sums = nccl->base.grads[0] + first};
+    }
+    nccl->base.pieces = nccl->pieces;
+    return TRI_OK;
 }
 
 static bool has_ended(void *group)
@@ -130,8 +182,11 @@ static bool has_ended(void *group)
 
 static tri_status nccl_make(sync_nccl *nccl, const tri_sync_setup *setup)
 {
-    TRI_TRY(tri_buckets_init(&nccl->buckets, setup->params, setup->config->bucket_kib * 1024));
+    const int ranks = tri_group_count(nccl->group);
+    TRI_TRY(cuts_make(setup, is_spread(nccl), ranks, &nccl->buckets, &nccl->units));
     TRI_TRY(nccl_allocate(nccl));
+    if (is_spread(nccl))
+        TRI_TRY(pieces_make(nccl));
     TRI_TRY(tri_cuda_beside_open(nccl->device, &nccl->beside));
     const tri_nccl_setup sums = {.group = nccl->group,
                                  .device = &nccl->beside,
@@ -142,16 +197,16 @@ static tri_status nccl_make(sync_nccl *nccl, const tri_sync_setup *setup)
                                             .ended = has_ended,
                                             .arg = nccl->group},
                                  .leaves = setup->leaves,
-                                 .block = largest_block(&nccl->buckets, tri_group_count(nccl->group))};
+                                 .block = largest_block(&nccl->buckets, &nccl->units, ranks)};
     return tri_nccl_sums_open(&sums, &nccl->sums);
 }
 
-static tri_status nccl_create(const tri_sync_setup *setup, tri_sync **out)
+static tri_status nccl_create(const tri_sync_ops *ops, const tri_sync_setup *setup, tri_sync **out)
 {
     sync_nccl *nccl = tri_alloc_zero(1, sizeof(*nccl));
     if (!nccl)
         return TRI_ENOMEM;
-    nccl->base.ops = &tri_sync_nccl;
+    nccl->base.ops = ops;
     nccl->group = setup->group;
     nccl->params = setup->params;
     nccl->device = setup->params->device;
@@ -172,13 +227,17 @@ tri_status tri_sync_nccl_memory(const tri_sync_setup *setup, tri_sync_place plac
     const tri_params *params = setup->params;
     const size_t parts = (size_t)setup->part_count;
     tri_buckets buckets;
-    TRI_TRY(tri_buckets_init(&buckets, params, setup->config->bucket_kib * 1024));
+    tri_units units;
+    TRI_TRY(cuts_make(setup, tri_sync_spread(setup->config, place.zero) != TRI_SPREAD_NOTHING, place.ranks, &buckets,
+                      &units));
     *bytes = (tri_sync_bytes){.weights = (size_t)tri_params_held(params) * sizeof(float),
                               .host = parts * (TAIL_READ + TRI_PARAMS_TAIL) * sizeof(float)};
     bytes->gradients = parts * (size_t)(tri_params_grad_count(params) + TRI_PARAMS_TAIL) * sizeof(float);
+    const int64_t block = largest_block(&buckets, &units, place.ranks);
     if (!setup->cards.any_order)
-        bytes->gradients += tri_nccl_sums_nbytes(setup->leaves, place.ranks, largest_block(&buckets, place.ranks));
+        bytes->gradients += tri_nccl_sums_nbytes(setup->leaves, place.ranks, block);
     tri_buckets_fini(&buckets);
+    tri_units_fini(&units);
     return TRI_OK;
 }
 
@@ -188,6 +247,9 @@ static tri_status nccl_begin(tri_sync *sync)
 {
     sync_nccl *nccl = nccl_of(sync);
     tri_buckets_begin(&nccl->buckets);
+    for (int u = 0; u < nccl->units.count; u++)
+        nccl->missing[u] = nccl->units.items[u].away ? 0 : nccl->units.items[u].entry_count;
+    nccl->full_count = nccl->released = 0;
     return nccl->status == TRI_OK ? TRI_OK : tri_fail_copy(nccl->status, nccl->message);
 }
 
@@ -199,25 +261,50 @@ static void keep_failure(sync_nccl *nccl, tri_status status)
     snprintf(nccl->message, sizeof(nccl->message), "%s", tri_last_error());
 }
 
-/* Behind the kernels that fill it, beside those that follow. */
+/* What NCCL does from now on sees what kernels so far have made. */
+static void sums_follow(const sync_nccl *nccl)
+{
+    tri_device_event_record(nccl->device, nccl->computed, TRI_QUEUE_KERNELS);
+    tri_device_event_order(&nccl->beside, nccl->computed, TRI_QUEUE_KERNELS);
+}
+
+static void parts_find(const sync_nccl *nccl, int64_t first, float **parts)
+{
+    for (int p = 0; p < nccl->part_count; p++)
+        parts[p] = nccl->base.grads[p] + first;
+}
+
 static void bucket_sum(sync_nccl *nccl, const tri_bucket *bucket)
 {
     float *parts[TRI_TREE_MAX_PARTS];
     const int64_t count = bucket_count(&nccl->buckets, (int)(bucket - nccl->buckets.items));
     if (count == 0)
         return;
-    for (int p = 0; p < nccl->part_count; p++)
-        parts[p] = nccl->base.grads[p] + bucket->first;
-    tri_device_event_record(nccl->device, nccl->computed, TRI_QUEUE_KERNELS);
-    tri_device_event_order(&nccl->beside, nccl->computed, TRI_QUEUE_KERNELS);
+    parts_find(nccl, bucket->first, parts);
+    sums_follow(nccl);
     keep_failure(nccl, tri_nccl_sums_all_reduce(nccl->sums, nccl->leaves, parts, nccl->part_count, count));
 }
 
-static void buckets_release(sync_nccl *nccl)
+static void unit_sum(sync_nccl *nccl, const tri_unit *unit)
+{
+    float *parts[TRI_TREE_MAX_PARTS];
+    const tri_blocks blocks = {unit->counts, unit->firsts};
+    if (unit->frozen)
+        return;
+    parts_find(nccl, unit->first, parts);
+    sums_follow(nccl);
+    keep_failure(nccl, tri_nccl_sums_reduce_scatter(nccl->sums, nccl->leaves, parts, nccl->part_count, &blocks,
+                                                    parts[0] + unit->firsts[tri_group_rank(nccl->group)]));
+}
+
+/* Sums what is full, beside the kernels that follow. */
+static void sums_release(sync_nccl *nccl)
 {
     const tri_bucket *bucket;
     while (nccl->status == TRI_OK && (bucket = tri_buckets_release(&nccl->buckets)))
         bucket_sum(nccl, bucket);
+    while (nccl->status == TRI_OK && nccl->released < nccl->full_count)
+        unit_sum(nccl, &nccl->units.items[nccl->full[nccl->released++]]);
 }
 
 static void tail_copy(const sync_nccl *nccl)
@@ -234,11 +321,15 @@ static void tail_copy(const sync_nccl *nccl)
 static void nccl_ready(tri_sync *sync, int number)
 {
     sync_nccl *nccl = nccl_of(sync);
-    if (number == tri_params_tail(nccl->params))
+    const bool tail = number == tri_params_tail(nccl->params);
+    if (tail)
         tail_copy(nccl);
-    tri_bucket_ready(&nccl->buckets, number);
+    if (!is_spread(nccl))
+        tri_bucket_ready(&nccl->buckets, number);
+    else if (!tail && --nccl->missing[nccl->units.of[number]] == 0)
+        nccl->full[nccl->full_count++] = nccl->units.of[number];
     if (nccl->overlap)
-        buckets_release(nccl);
+        sums_release(nccl);
 }
 
 static tri_status tail_sum(const sync_nccl *nccl, tri_work **work)
@@ -274,8 +365,8 @@ static tri_status nccl_finish(tri_sync *sync, tri_sync_slice *slice)
     sync_nccl *nccl = nccl_of(sync);
     tri_work *tail = NULL;
     const int64_t start_ns = tri_now_ns();
-    *slice = (tri_sync_slice){0, nccl->params->count};
-    buckets_release(nccl);
+    *slice = (tri_sync_slice){0, is_spread(nccl) ? 0 : nccl->params->count};
+    sums_release(nccl);
     tri_status status = tail_sum(nccl, &tail);
     tri_device_event_wait(nccl->device, nccl->computed);
     const int64_t computed_ns = tri_now_ns();
@@ -288,12 +379,82 @@ static tri_status nccl_finish(tri_sync *sync, tri_sync_slice *slice)
     return status == TRI_OK && nccl->status != TRI_OK ? sums_explain(nccl) : status;
 }
 
+/* --- zero1, and zero2: the backward pass of a card writes whole gradients --- */
+
+/* A rank has the same share of a tie and of its entry. */
+static void nccl_fold(tri_sync *sync)
+{
+    const sync_nccl *nccl = nccl_of(sync);
+    const int rank = tri_group_rank(nccl->group);
+    for (int u = nccl->units.store_count; u < nccl->units.count; u++) {
+        const tri_unit *tie = &nccl->units.items[u];
+        const int64_t entry = nccl->params->entries[nccl->params->ties[tie->tie].entry].first;
+        float *sum = sync->grads[0] + entry + tie->firsts[rank];
+        if (tie->counts[rank] > 0 && !tie->frozen)
+            tri_array_add(nccl->device, 1, sum, sum, sync->grads[0] + tie->first + tie->firsts[rank],
+                          tie->counts[rank]);
+    }
+}
+
+/* Until the weights of all are here: who reads them next need not ask. */
+static tri_status nccl_publish(tri_sync *sync)
+{
+    sync_nccl *nccl = nccl_of(sync);
+    const int64_t start_ns = tri_now_ns();
+    sums_follow(nccl);
+    for (int u = 0; u < nccl->units.store_count && nccl->status == TRI_OK; u++) {
+        const tri_unit *unit = &nccl->units.items[u];
+        const tri_blocks blocks = {unit->counts, unit->firsts};
+        if (!unit->frozen)
+            keep_failure(nccl, tri_nccl_sums_all_gather(nccl->sums, nccl->params->values + unit->first, &blocks));
+    }
+    if (nccl->status == TRI_OK)
+        keep_failure(nccl, tri_nccl_sums_wait(nccl->sums));
+    sync->exposed_ns += tri_now_ns() - start_ns;
+    return nccl->status == TRI_OK ? TRI_OK : sums_explain(nccl);
+}
+
+/* --- the table --- */
+
+static tri_status allreduce_create(const tri_sync_setup *setup, tri_sync **out)
+{
+    return nccl_create(&tri_sync_nccl, setup, out);
+}
+
+static tri_status zero1_create(const tri_sync_setup *setup, tri_sync **out)
+{
+    return nccl_create(&tri_sync_nccl_zero1, setup, out);
+}
+
+static tri_status zero2_create(const tri_sync_setup *setup, tri_sync **out)
+{
+    return nccl_create(&tri_sync_nccl_zero2, setup, out);
+}
+
+#define COMMON .begin = nccl_begin, .ready = nccl_ready, .finish = nccl_finish, .destroy = nccl_destroy
+#define SHARES .fold = nccl_fold, .publish = nccl_publish
+
 const tri_sync_ops tri_sync_nccl = {
     .name = "allreduce",
     .does = "every rank has all weights and all gradients, which NCCL sums between cards",
-    .create = nccl_create,
-    .begin = nccl_begin,
-    .ready = nccl_ready,
-    .finish = nccl_finish,
-    .destroy = nccl_destroy,
+    .create = allreduce_create,
+    COMMON,
+};
+
+const tri_sync_ops tri_sync_nccl_zero1 = {
+    .name = "zero1",
+    .does = "every rank has all weights, and the optimizer's state of its share of them; NCCL sums between cards",
+    .create = zero1_create,
+    .spread = TRI_SPREAD_STATE,
+    SHARES,
+    COMMON,
+};
+
+const tri_sync_ops tri_sync_nccl_zero2 = {
+    .name = "zero2",
+    .does = "every rank has all weights, and sums and the optimizer's state of its share; NCCL sums between cards",
+    .create = zero2_create,
+    .spread = TRI_SPREAD_GRADIENTS,
+    SHARES,
+    COMMON,
 };

@@ -52,7 +52,9 @@ class Nccl(unittest.TestCase):
     def test_the_weights_are_those_of_one_rank(self):
         for ranks in (2, 3, 5):
             self.check(self.train("-n", str(ranks), *MLP, seed=str(ranks)), BY_NCCL)
-        self.check(self.train("-n", "2", *MLP, "parallel.overlap=false", "train.shards_at_once=1"), BY_NCCL)
+            self.check(self.train("-n", str(ranks), *MLP, "parallel.sync=zero1", seed=str(ranks)), BY_NCCL)
+        for sync in ("allreduce", "zero2"):
+            self.check(self.train("-n", "2", *MLP, f"parallel.sync={sync}", "parallel.overlap=false", "train.shards_at_once=1"), BY_NCCL)
 
     def test_ranks_without_nccl_or_cards_of_their_own_say_so_and_sum_on_the_host(self):
         self.check(self.train("-n", "3", *MLP, cards="2"),
@@ -75,17 +77,18 @@ class Nccl(unittest.TestCase):
         self.assertIn("not reproducible (comm.order is any)", text)
 
     def test_a_run_allocates_what_its_plan_says(self):
-        self.train("-n", "3", "--out", "run", *MLP, "model.hidden=[256,256]", "parallel.bucket_kib=1024")
-        for path in (self.folder / "run/ranks").glob("rank-*.jsonl"):
-            line = json.loads(path.read_text().splitlines()[-1])
-            self.assertAlmostEqual(line["gpu_own_memory_peak_bytes"] / line["gpu_own_memory_planned_bytes"], 1, delta=0.02)
+        for sync in ("allreduce", "zero1"):
+            self.train("-n", "3", "--out", sync, *MLP, "model.hidden=[256,256]", "parallel.bucket_kib=256", f"parallel.sync={sync}")
+            for path in (self.folder / sync / "ranks").glob("rank-*.jsonl"):
+                line = json.loads(path.read_text().splitlines()[-1])
+                self.assertAlmostEqual(line["gpu_own_memory_peak_bytes"] / line["gpu_own_memory_planned_bytes"], 1, delta=0.02)
 
     # --- a rank that is lost while others wait in NCCL ---
 
-    def faulty(self, fault):
+    def faulty(self, fault, *words):
         trigger, output = self.folder / "trigger", self.folder / "output"
         with output.open("w") as file:
-            launcher = subprocess.Popen([TRIREME, "train", "run.yaml", "--out", "run", *LONG, "-n", "3", "--elastic", "2:3", "--restarts", "10",
+            launcher = subprocess.Popen([TRIREME, "train", "run.yaml", "--out", "run", *LONG, *words, "-n", "3", "--elastic", "2:3", "--restarts", "10",
                                          "train.device=cuda"], cwd=self.folder, env=self.environment(nccl=f"{fault}={trigger}"), stdout=file,
                                         stderr=subprocess.STDOUT)
         metrics, end = self.folder / "run/metrics.jsonl", time.monotonic() + LIMIT_S
@@ -109,6 +112,9 @@ class Nccl(unittest.TestCase):
 
     def test_the_others_go_on_without_a_rank_that_is_killed(self):
         self.faulty("killed")
+
+    def test_so_they_do_with_zero1_whether_sums_or_weights_travel(self):
+        self.faulty("killed", "parallel.sync=zero1")
 
     def test_the_others_go_on_without_a_rank_that_stops(self):
         self.faulty("stopped")

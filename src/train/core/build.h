@@ -22,8 +22,8 @@ tri_status tri_job_products_meet(tri_job *job);
 /* card_sums.c: who sums the gradients of ranks on cards (job->cards), once the ranks and the device are known;
  * collective. */
 tri_status tri_job_cards_find(tri_job *job);
-/* Of a plan, whose ranks are not there: will NCCL sum, if all ranks run on this machine? */
-bool tri_job_cards_expect(const tri_job *job);
+/* Of a plan, whose ranks are not there: what it would be if all ran on this machine. */
+tri_sync_cards tri_job_cards_expect(const tri_job *job);
 /* build.c */
 tri_status tri_job_build(tri_job *job, const tri_job_setup *setup);
 /* Reads and checks the configuration; which shards are this rank's. */

@@ -16,13 +16,16 @@
 static void options_ask(const tri_job *job, bool between_hosts, char why[TRI_NCCL_WHY_NBYTES])
 {
     const tri_parallel_config *parallel = &job->config.parallel;
+    const bool spreads = parallel->sync == TRI_SYNC_ZERO1 || parallel->sync == TRI_SYNC_ZERO2;
     why[0] = 0;
     if (!tri_device_is_card(job->config.train.device))
         snprintf(why, TRI_NCCL_WHY_NBYTES, "train.device is %s", job->device->ops->name);
     else if (parallel->backend == TRI_BACKEND_HOST)
         snprintf(why, TRI_NCCL_WHY_NBYTES, "parallel.backend is host");
-    else if (parallel->sync != TRI_SYNC_ALLREDUCE)
+    else if (parallel->sync != TRI_SYNC_ALLREDUCE && !spreads)
         snprintf(why, TRI_NCCL_WHY_NBYTES, "parallel.sync is %s", tri_sync_kind_word(parallel->sync));
+    else if (spreads && job->mesh.zero != job->mesh.data)
+        snprintf(why, TRI_NCCL_WHY_NBYTES, "parallel.zero_ranks is not all");
     else if (tri_compress_is_used(parallel, job->mesh.data, between_hosts))
         snprintf(why, TRI_NCCL_WHY_NBYTES, "parallel.compress is %s", tri_compress_kind_word(parallel->compress));
     else if (job->config.comm.engine != TRI_ENGINE_HOST)
@@ -50,11 +53,18 @@ static void tell(tri_job *job, const char *why)
     snprintf(job->sums, sizeof(job->sums), "%s", text);
 }
 
+/* zero1 and zero2 sum in the canonical order, whatever comm.order says. */
+static tri_sync_cards cards_of(const tri_config *config)
+{
+    return (tri_sync_cards){.any_order =
+                                config->comm.order == TRI_ORDER_ANY && config->parallel.sync == TRI_SYNC_ALLREDUCE,
+                            .limit_ms = (int64_t)(config->net.timeout_s * 1000)};
+}
+
 tri_status tri_job_cards_find(tri_job *job)
 {
     char why[TRI_NCCL_WHY_NBYTES];
-    job->cards = (tri_sync_cards){.any_order = job->config.comm.order == TRI_ORDER_ANY,
-                                  .limit_ms = (int64_t)(job->config.net.timeout_s * 1000)};
+    job->cards = cards_of(&job->config);
     if (job->forward_only || job->mesh.data == 1)
         return TRI_OK;
     options_ask(job, tri_group_is_between_hosts(job->mesh.data_group), why);
@@ -70,16 +80,21 @@ tri_status tri_job_cards_find(tri_job *job)
     return TRI_OK;
 }
 
-bool tri_job_cards_expect(const tri_job *job)
+/* All ranks have cards of their own here. */
+static bool machine_can(const tri_job *job)
 {
-    char why[TRI_NCCL_WHY_NBYTES], name[TRI_NCCL_NBYTES];
+    char name[TRI_NCCL_NBYTES];
     int version, driver, count = 0;
-    options_ask(job, true, why);
-    if (job->mesh.data == 1 || why[0])
-        return false;
-    if (job->config.parallel.backend == TRI_BACKEND_NCCL)
-        return true;
-    const bool spread = strcmp(job->config.train.device, "cuda") == 0;
-    return spread && tri_nccl_version(&version, name) == TRI_OK && tri_cuda_cards(NULL, 0, &count, &driver) == TRI_OK &&
-           count >= job->world;
+    return strcmp(job->config.train.device, "cuda") == 0 && tri_nccl_version(&version, name) == TRI_OK &&
+           tri_cuda_cards(NULL, 0, &count, &driver) == TRI_OK && count >= job->world;
+}
+
+tri_sync_cards tri_job_cards_expect(const tri_job *job)
+{
+    char why[TRI_NCCL_WHY_NBYTES];
+    tri_sync_cards cards = cards_of(&job->config);
+    options_ask(job, false, why);
+    cards.nccl =
+        job->mesh.data > 1 && !why[0] && (job->config.parallel.backend == TRI_BACKEND_NCCL || machine_can(job));
+    return cards;
 }

@@ -119,7 +119,7 @@ typedef struct plan_of {
     const tri_model *given;
     const tri_dataset_info *info; /* of the training data; NULL: they are opened for it */
     int threads;                  /* 0: as many as the ranks get on one host */
-    bool nccl;                    /* sums between cards */
+    const tri_sync_cards *cards;  /* NULL: as it is expected of ranks on this machine */
 } plan_of;
 
 static tri_status plan_rank(tri_job *job, const plan_of *of, tri_job_memory *memory)
@@ -147,8 +147,7 @@ static tri_status plan_job(tri_job *job, const plan_of *of, tri_job_memory *memo
     job->rank =
         of->rank >= 0 ? of->rank : tri_mesh_rank(&job->mesh, largest_rank(of->config, job->mesh.data), 0, of->stage);
     tri_mesh_place(&job->mesh, job->rank);
-    job->cards = (tri_sync_cards){.nccl = of->rank >= 0 ? of->nccl : tri_job_cards_expect(job),
-                                  .any_order = of->config->comm.order == TRI_ORDER_ANY};
+    job->cards = of->cards ? *of->cards : tri_job_cards_expect(job);
     job->threads = of->threads > 0 ? of->threads : tri_job_threads(&job->config, job->world);
     return plan_rank(job, of, memory);
 }
@@ -181,7 +180,7 @@ tri_status tri_job_own_plan(const tri_job *job, const tri_model *given, const tr
                         .given = given,
                         .info = info,
                         .threads = job->threads,
-                        .nccl = job->cards.nccl};
+                        .cards = &job->cards};
     return stage_describe(&of, memory, "", NULL);
 }
 
