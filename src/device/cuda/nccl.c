@@ -17,6 +17,7 @@
 #define EMULATED      "libnccl_emulated.so.2"
 #define LOOK_EVERY_NS (TRI_NS_PER_MS / 5)
 #define TURN_MOST_NS  (10 * TRI_NS_PER_MS)
+#define AWAKE_NS      TRI_NS_PER_MS /* a group is taken in less, and the backward pass waits for it */
 
 static tri_status find_calls(void *library, const char *file, tri_nccl_calls *calls)
 {
@@ -222,7 +223,10 @@ static tri_status state_await(tri_nccl *nccl, const char *what, int64_t limit_ms
             return ended(nccl, what);
         if (is_over(&p))
             return waited(nccl, what, &p);
-        tri_sleep_ns(LOOK_EVERY_NS);
+        if (p.limit_ms * TRI_NS_PER_MS - p.left_ns < AWAKE_NS)
+            tri_yield();
+        else
+            tri_sleep_ns(LOOK_EVERY_NS);
     }
 }
 
