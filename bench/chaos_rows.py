@@ -433,7 +433,7 @@ def campaign(bench, args):
     them: each to the hash of the quiet run and a whole ledger; one that is over before the fifth fault is not counted."""
     good, text = True, []
     if args.model and args.model not in MODELS:
-        raise SystemExit(f"bench/reliability campaign: --model: want {' or '.join(MODELS)}, found {args.model}")
+        raise SystemExit(f"bench/reliability campaign: --model: want {' or '.join(MODELS)}, got {args.model}")
     for model in (args.model,) if args.model else tuple(MODELS):
         config, steps = MODELS[model]
         steps = args.steps or steps

@@ -69,7 +69,7 @@ class Ours:
                 if made and called.get(made.group(1), 0) >= workers:
                     return at - start
             time.sleep(0.001)
-        raise SystemExit(f"torchrun: ours does not go on:\n{self.run.text()[-2000:]}")
+        raise SystemExit(f"torchrun: ours does not continue:\n{self.run.text()[-2000:]}")
 
     def strike(self, draw):
         """Seconds until the next step, whole steps lost, seconds until both are at work."""
@@ -215,7 +215,7 @@ def beside_torchrun(skipped, tests_of, args):
     if subprocess.run([PYTHON, "-c", "import torch"], stderr=subprocess.DEVNULL).returncode != 0 or not shutil.which("nsenter"):
         raise skipped("no torch for /usr/bin/python3")
     if args.model and args.model not in MODELS:
-        raise SystemExit(f"bench/reliability torchrun: --model: want {' or '.join(MODELS)}, found {args.model}")
+        raise SystemExit(f"bench/reliability torchrun: --model: want {' or '.join(MODELS)}, got {args.model}")
     args.tests_of = tests_of
     kept = json.loads(args.pieces.read_text()) if args.pieces and args.pieces.exists() else {}
     hosts = Hosts(2, skipped) if args.hosts else None

@@ -97,7 +97,7 @@ static tri_status entries_find(const char *path, bool with_best, tri_vector *ent
 {
     int64_t step;
     if (!tri_fs_is_folder(path))
-        return tri_fail(TRI_ENOTFOUND, "%s: want the folder of a run or of a checkpoint, found %s", path,
+        return tri_fail(TRI_ENOTFOUND, "%s: want the folder of a run or of a checkpoint, got %s", path,
                         tri_fs_exists(path) ? "a file" : "nothing");
     if (is_checkpoint(path, &step))
         return entry_add(entries, tri_strdup(path), step);

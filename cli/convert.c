@@ -49,7 +49,7 @@ static tri_status read_shard(const char *text, uint64_t *nbytes)
     double unit = *end == 'k' || *end == 'K' ? 1e3 : *end == 'M' ? 1e6 : *end == 'G' ? 1e9 : 1;
     end += unit > 1;
     if (end == text || (*end != 0 && strcmp(end, "B") != 0) || !(value * unit >= 1) || value * unit > 1e15)
-        return tri_fail(TRI_ECONFIG, "--shard-size wants bytes such as 500M or 5G, found '%s'", text);
+        return tri_fail(TRI_ECONFIG, "--shard-size: want bytes such as 500M or 5G, got '%s'", text);
     *nbytes = (uint64_t)(value * unit);
     return TRI_OK;
 }
@@ -57,11 +57,11 @@ static tri_status read_shard(const char *text, uint64_t *nbytes)
 static tri_status read_flags(tri_tensor_save *save)
 {
     if (given.to && strcmp(given.to, "hf") != 0 && strcmp(given.to, "trireme") != 0)
-        return tri_fail(TRI_ECONFIG, "--to wants hf or trireme, found '%s'", given.to);
+        return tri_fail(TRI_ECONFIG, "--to: want hf or trireme, got '%s'", given.to);
     *save = (tri_tensor_save){.dtype = TRI_DTYPE_COUNT};
     if (given.dtype && (!tri_dtype_find(given.dtype, &save->dtype) ||
                         (save->dtype != TRI_F32 && save->dtype != TRI_BF16 && save->dtype != TRI_F16)))
-        return tri_fail(TRI_ECONFIG, "--dtype wants f32, bf16 or f16, found '%s'", given.dtype);
+        return tri_fail(TRI_ECONFIG, "--dtype: want f32, bf16 or f16, got '%s'", given.dtype);
     return given.shard ? read_shard(given.shard, &save->shard_nbytes) : TRI_OK;
 }
 
@@ -122,7 +122,7 @@ static tri_status convert(const char *from, const char *folder)
 static tri_status run(int count, char **argv)
 {
     if (count != 2)
-        return tri_fail(TRI_ECONFIG, "convert takes two paths, SRC and DST, found %d (trireme convert --help)", count);
+        return tri_fail(TRI_ECONFIG, "convert takes two paths, SRC and DST, got %d (trireme convert --help)", count);
     return convert(argv[0], argv[1]);
 }
 

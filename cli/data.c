@@ -96,7 +96,7 @@ static tri_status read_part(const char *text, double *part)
     char *end;
     *part = strtod(text, &end);
     if (end == text || *end || !(*part >= 0 && *part <= 0.9))
-        return tri_fail(TRI_ECONFIG, "--validation wants a part from 0 to 0.9, found '%s'", text);
+        return tri_fail(TRI_ECONFIG, "--validation: want a part from 0 to 0.9, got '%s'", text);
     return TRI_OK;
 }
 
@@ -109,9 +109,9 @@ static tri_status prepare(const char *const *files, int file_count)
                                .as_text = given.as_text,
                                .field = given.text_field};
     if (file_count == 0)
-        return tri_fail(TRI_ECONFIG, "data prepare wants the text files");
+        return tri_fail(TRI_ECONFIG, "data prepare: want the text files");
     if (!given.tokenizer || !given.out)
-        return tri_fail(TRI_ECONFIG, "data prepare wants %s", !given.tokenizer ? "--tokenizer T" : "--out FOLDER");
+        return tri_fail(TRI_ECONFIG, "data prepare: want %s", !given.tokenizer ? "--tokenizer T" : "--out FOLDER");
     TRI_TRY(read_part(given.validation ? given.validation : "0.1", &setup.validation));
     if (given.threads)
         TRI_TRY(tri_flag_int("--threads", given.threads, 1, 256, &threads));
@@ -155,7 +155,7 @@ static tri_status run(int count, char **argv)
         return prepare(words, count - 1);
     if (count > 0 && strcmp(argv[0], "inspect") == 0)
         return inspect(words, count - 1);
-    return tri_fail(TRI_ECONFIG, "data wants 'prepare' and text files, or 'inspect' and a path, found %s%s%s",
+    return tri_fail(TRI_ECONFIG, "data: want 'prepare' and text files, or 'inspect' and a path, got %s%s%s",
                     count > 0 ? "'" : "nothing", count > 0 ? argv[0] : "", count > 0 ? "'" : "");
 }
 

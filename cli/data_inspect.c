@@ -38,7 +38,7 @@ static tri_status words_read(const char *const *words, int count, tri_data_confi
 {
     tri_options_defaults(&tri_data_options, config);
     if (count == 0)
-        return tri_fail(TRI_ECONFIG, "data inspect wants a file or a folder");
+        return tri_fail(TRI_ECONFIG, "data inspect: want a file or a folder");
     if (strlen(words[0]) >= sizeof(config->path))
         return tri_fail(TRI_ECONFIG, "data inspect: a path of %zu characters", strlen(words[0]));
     strcpy(config->path, words[0]);

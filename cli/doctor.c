@@ -32,7 +32,7 @@ static const tri_flag flags[] = {
     {"--hosts", "FILE",
      "start them by ssh: one '[user@]host [slots=N] [port=N]' per line; without -n: as many as there are slots",
      &given.hosts},
-    {"--wait", "SECONDS", "longest wait for a host or a rank to go on (default 15)", &given.wait},
+    {"--wait", "SECONDS", "longest wait for a host or a rank to continue (default 15)", &given.wait},
     {"--json", NULL, "one object a line: check, result, found, wanted, fix, host", &given.json},
     {"--checked", "ID", "leave out the machine of this id (set by the launcher itself)", &given.checked},
 };
@@ -367,7 +367,7 @@ static tri_status look(doctor_report *report)
     if (given.ranks)
         TRI_TRY(tri_flag_int("-n", given.ranks, 1, 65536, &ranks));
     if (given.hosts && !tri_fs_exists(given.hosts))
-        return tri_fail(TRI_ENOTFOUND, "--hosts wants a file, found none at %s", given.hosts);
+        return tri_fail(TRI_ENOTFOUND, "--hosts: want a file, got none at %s", given.hosts);
     TRI_TRY(look_here(report, ranks));
     tri_status status = given.hosts ? ask_hosts(report, &hosts, &slots) : TRI_OK;
     if (given.hosts && (ranks == 0 || ranks > slots))
@@ -408,7 +408,7 @@ int cmd_doctor(int argc, char **argv)
         return 0;
     }
     if (status == TRI_OK && count > 0)
-        status = tri_fail(TRI_ECONFIG, "doctor takes flags only, found '%s' (trireme doctor --help)", argv[0]);
+        status = tri_fail(TRI_ECONFIG, "doctor takes flags only, got '%s' (trireme doctor --help)", argv[0]);
     if (status == TRI_OK && given.wait)
         status = tri_flag_int("--wait", given.wait, 1, 3600, &wait_s);
     if (status != TRI_OK)

@@ -206,7 +206,7 @@ int cmd_eval(int argc, char **argv)
     if (status == TRI_OK && given.hosts && !given.ranks && !given.follow)
         status = tri_launch_hosts_share(given.hosts, 0, &ranks);
     if (status == TRI_OK && given.patience && !given.follow)
-        status = tri_fail(TRI_ECONFIG, "--patience goes with --follow");
+        status = tri_fail(TRI_ECONFIG, "--patience requires --follow");
     if (status == TRI_OK && given.follow)
         status = follow(&plan);
     else if (status == TRI_OK && (ranks > 1 || given.hosts))

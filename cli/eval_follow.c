@@ -42,7 +42,7 @@ static tri_status pause(const follow *at)
     }
     if (!tri_fs_is_folder(at->run))
         return tri_fail(TRI_ETIMEOUT,
-                        "%s: there is no such folder after %g s (--patience): who follows a run wants the file system "
+                        "%s: there is no such folder after %g s (--patience): who follows a run needs the file system "
                         "that its first worker writes to, and the same --out",
                         at->run, at->patience_s);
     return tri_fail(TRI_ETIMEOUT, "%s: no new checkpoint in %g s (--patience; checkpoint.every_steps says how often)",

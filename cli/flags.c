@@ -158,9 +158,9 @@ tri_status tri_flags_parse(const tri_command *command, const tri_flag *flags, si
         if (!flag)
             return unknown_flag(argv[i], flags, flag_count);
         if (flag->argument && !value && i + 1 == argc)
-            return tri_fail(TRI_ECONFIG, "%s wants %s after it", flag->name, flag->argument);
+            return tri_fail(TRI_ECONFIG, "%s needs %s after it", flag->name, flag->argument);
         if (!flag->argument && value)
-            return tri_fail(TRI_ECONFIG, "%s takes no value, found '%s'", flag->name, value);
+            return tri_fail(TRI_ECONFIG, "%s takes no value, got '%s'", flag->name, value);
         *flag->value = !flag->argument ? "" : value ? value : argv[++i];
         TRI_TRY(value_check(flag));
     }
@@ -250,7 +250,7 @@ tri_status tri_flag_int(const char *flag, const char *text, int64_t low, int64_t
     errno = 0;
     long long value = strtoll(text, &end, 10);
     if (errno || end == text || *end || value < low || value > high)
-        return tri_fail(TRI_ECONFIG, "%s wants a whole number from %lld to %lld, found '%s'", flag, (long long)low,
+        return tri_fail(TRI_ECONFIG, "%s: want a whole number from %lld to %lld, got '%s'", flag, (long long)low,
                         (long long)high, text);
     *out = value;
     return TRI_OK;
@@ -304,8 +304,8 @@ tri_status tri_flag_sizes(const char *flag, const char *text, int64_t *sizes, si
         const char *word = text;
         if (!read_range(&text, sizes, limit, count))
             return tri_fail(TRI_ECONFIG,
-                            "%s wants a list such as 4,1k,1M, with ranges such as 1k-64M or 1k-64M:x4 (at most %zu "
-                            "numbers up to 1e11), found '%s'",
+                            "%s: want a list such as 4,1k,1M, with ranges such as 1k-64M or 1k-64M:x4 (at most %zu "
+                            "numbers up to 1e11), got '%s'",
                             flag, limit, word);
         text += *text == ',';
     }

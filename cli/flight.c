@@ -307,7 +307,7 @@ int cmd_flight(int argc, char **argv)
     if (status == TRI_ECANCELED)
         return 0;
     if (status == TRI_OK && count == 0)
-        status = tri_fail(TRI_ECONFIG, "flight wants the records that ranks left (trireme flight --help)");
+        status = tri_fail(TRI_ECONFIG, "flight: want the records that ranks left (trireme flight --help)");
     if (status == TRI_OK)
         status = flight_run(count, argv);
     return status == TRI_OK ? 0 : tri_command_fail(status);

@@ -51,7 +51,7 @@ static const tri_flag flags[] = {
     {"--dtype", "TYPE", "of the weights in memory: f32, or bf16 at half the bytes (default f32)", &given.dtype},
     {"--device", "NAME", "that computes: cpu, cuda or cuda:N, a card (default: the CPU)", &given.device},
     {"--threads", "N", "default: OMP_NUM_THREADS, or the cores of this process", &given.threads},
-    {"--tokenizer", "T", "path of tokenizer.json or encoder.json, or byte (default: what lies beside the weights)",
+    {"--tokenizer", "T", "path of tokenizer.json or encoder.json, or byte (default: what is beside the weights)",
      &given.tokenizer},
     {"--json", NULL, "one JSON object at the end instead of text as it comes", &given.json},
 };
@@ -63,7 +63,7 @@ static tri_status read_real(const char *flag, const char *text, double *out)
         return TRI_OK;
     *out = strtod(text, &end);
     if (end == text || *end)
-        return tri_fail(TRI_ECONFIG, "%s wants a number, found '%s'", flag, text);
+        return tri_fail(TRI_ECONFIG, "%s: want a number, got '%s'", flag, text);
     return TRI_OK;
 }
 
@@ -95,7 +95,7 @@ static tri_status read_setup(const char *path, tri_source_setup *setup)
     if (given.prompt && given.prompt_file)
         return tri_fail(TRI_ECONFIG, "--prompt and --prompt-file are two beginnings: give one of them");
     if (given.batch && (given.prompt || given.prompt_file || given.echo))
-        return tri_fail(TRI_ECONFIG, "--batch brings its prompts along: %s does not go with it",
+        return tri_fail(TRI_ECONFIG, "--batch brings its prompts along: %s cannot be combined with it",
                         given.echo     ? "--echo"
                         : given.prompt ? "--prompt"
                                        : "--prompt-file");
@@ -103,7 +103,7 @@ static tri_status read_setup(const char *path, tri_source_setup *setup)
         return tri_fail(TRI_ECONFIG, "--at-once is for --batch: one prompt is one sequence");
     if (given.dtype &&
         (!tri_dtype_find(given.dtype, &setup->dtype) || (setup->dtype != TRI_F32 && setup->dtype != TRI_BF16)))
-        return tri_fail(TRI_ECONFIG, "--dtype wants f32 or bf16, found '%s'", given.dtype);
+        return tri_fail(TRI_ECONFIG, "--dtype: want f32 or bf16, got '%s'", given.dtype);
     TRI_TRY(read_int("--threads", given.threads, 1, 1024, &threads));
     TRI_TRY(read_int("--at-once", given.at_once, 1, 4096, &at_once));
     TRI_TRY(read_int("--context", given.context, 1, INT32_MAX, &setup->places));
@@ -244,7 +244,7 @@ int cmd_generate(int argc, char **argv)
             return print_help();
     tri_status status = tri_flags_parse(tri_command_of(cmd_generate), flags, TRI_COUNT_OF(flags), argc, argv, &count);
     if (status == TRI_OK && count != 1)
-        status = tri_fail(TRI_ECONFIG, "generate takes one path, MODEL, found %d (trireme generate --help)", count);
+        status = tri_fail(TRI_ECONFIG, "generate takes one path, MODEL, got %d (trireme generate --help)", count);
     if (status == TRI_OK)
         status = generate(argv[0]);
     return status == TRI_OK ? 0 : tri_command_fail(status);

@@ -36,7 +36,7 @@ int cmd_health(int argc, char **argv)
     if (status == TRI_ECANCELED)
         return 0;
     if (status == TRI_OK && count != 1)
-        status = tri_fail(TRI_ECONFIG, "want one run folder, found %d", count);
+        status = tri_fail(TRI_ECONFIG, "want one run folder, got %d", count);
     if (status == TRI_OK && within_given)
         status = tri_flag_int("--within", within_given, 1, 1000000, &within_s);
     if (status == TRI_OK)

@@ -261,7 +261,7 @@ int cmd_info(int argc, char **argv)
     if (status == TRI_ECANCELED)
         return 0;
     if (status == TRI_OK && count > 1)
-        status = tri_fail(TRI_ECONFIG, "info takes one path, found '%s' too (trireme info --help)", argv[1]);
+        status = tri_fail(TRI_ECONFIG, "info takes one path, got '%s' too (trireme info --help)", argv[1]);
     if (status == TRI_OK && count > 0 && given.env)
         status = tri_fail(TRI_ECONFIG, "--env is about this machine, not about '%s' (trireme info --help)", argv[0]);
     if (status == TRI_OK && count > 0)

@@ -283,7 +283,7 @@ static tri_status kind_of(const char *path, path_kind *kind)
     const char *slash = strrchr(path, '/');
     int64_t step;
     if (!tri_fs_exists(path))
-        return tri_fail(TRI_ENOTFOUND, "%s: want the folder of a run, of a checkpoint or of a model, found nothing",
+        return tri_fail(TRI_ENOTFOUND, "%s: want the folder of a run, of a checkpoint or of a model, got nothing",
                         path);
     if (tri_checkpoint_name_step(slash ? slash + 1 : path, &step) || is_there(path, TRI_MANIFEST_FILE))
         *kind = PATH_CHECKPOINT;

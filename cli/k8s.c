@@ -199,11 +199,11 @@ static tri_status value_read(manifest *at, const tri_yaml *node, const char *ori
         if (strcmp(trees[i].key, node->key) == 0)
             return node->kind == (list ? TRI_YAML_LIST : TRI_YAML_MAP)
                        ? TRI_OK
-                       : tri_fail(TRI_ECONFIG, "%s:%d: %s wants a %s", origin, node->line, node->key,
+                       : tri_fail(TRI_ECONFIG, "%s:%d: %s needs a %s", origin, node->line, node->key,
                                   list ? "list" : "map");
     }
     if (tri_options_find(&table, node->key) && node->kind != TRI_YAML_SCALAR)
-        return tri_fail(TRI_ECONFIG, "%s:%d: %s wants one value", origin, node->line, node->key);
+        return tri_fail(TRI_ECONFIG, "%s:%d: %s: want one value", origin, node->line, node->key);
     TRI_TRY_IN(tri_options_set(&table, &at->config, node->key, node->text ? node->text : ""), "%s:%d", origin,
                node->line);
     return TRI_OK;
@@ -242,7 +242,7 @@ static tri_status word_check(const char *key, const char *text, bool dns)
     size_t nbytes = strlen(text);
     if (nbytes == 0 || strspn(text, good) < nbytes || !strchr(good, text[0]) || strchr("-.:/@", text[0]) ||
         text[nbytes - 1] == '-' || text[nbytes - 1] == ':' || (dns && nbytes > 40))
-        return tri_fail(TRI_ECONFIG, "k8s.%s: want %s, found '%.80s'", key,
+        return tri_fail(TRI_ECONFIG, "k8s.%s: want %s, got '%.80s'", key,
                         dns ? "at most 40 of a-z, 0-9 and - between them" : "letters, digits and -_.:/@", text);
     return TRI_OK;
 }
@@ -257,8 +257,8 @@ static tri_status values_check(manifest *at)
     TRI_TRY(word_check("cpu", config->cpu, false));
     TRI_TRY(word_check("memory", config->memory, false));
     if (config->least > config->workers)
-        return tri_fail(TRI_ECONFIG, "k8s.least: want at most k8s.workers, %lld, found %lld",
-                        (long long)config->workers, (long long)config->least);
+        return tri_fail(TRI_ECONFIG, "k8s.least: want at most k8s.workers, %lld, got %lld", (long long)config->workers,
+                        (long long)config->least);
     return TRI_OK;
 }
 

@@ -70,6 +70,6 @@ int cmd_ledger(int argc, char **argv)
     if (status == TRI_ECANCELED)
         return 0;
     if (status == TRI_OK && count != 1)
-        status = tri_fail(TRI_ECONFIG, "ledger wants the folder of one run, found %d", count);
+        status = tri_fail(TRI_ECONFIG, "ledger: want the folder of one run, got %d", count);
     return status == TRI_OK ? ledger_run(argv[0]) : tri_command_fail(status);
 }

@@ -519,14 +519,14 @@ static tri_status text_write(const char *name)
         tri_string_fini(&at.text);
         return at.status;
     }
-    return tri_fail(TRI_ECONFIG, "want man FOLDER, options, bash, zsh or fish, found '%.40s'", name);
+    return tri_fail(TRI_ECONFIG, "want man FOLDER, options, bash, zsh or fish, got '%.40s'", name);
 }
 
 static tri_status run(int count, char **argv)
 {
     const bool man = count == 2 && strcmp(argv[0], "man") == 0;
     if (!man && count != 1)
-        return tri_fail(TRI_ECONFIG, "want man FOLDER, options, bash, zsh or fish, found %d words", count);
+        return tri_fail(TRI_ECONFIG, "want man FOLDER, options, bash, zsh or fish, got %d words", count);
     return man ? pages_write(argv[1]) : text_write(argv[0]);
 }
 

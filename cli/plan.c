@@ -65,13 +65,13 @@ static tri_status words_read(int count, char **argv, plan_words *words)
             return tri_fail(TRI_ECONFIG, "'%s' is neither a flag nor of the form section.key=value", argv[i]);
     *words = (plan_words){.config_path = argv[0], .overrides = (const char *const *)argv + 1};
     if (given.cluster && given.hosts)
-        return tri_fail(TRI_ECONFIG, "want --cluster (described) or --hosts (measured), found both");
+        return tri_fail(TRI_ECONFIG, "want --cluster (described) or --hosts (measured), got both");
     if (!given.price)
         return TRI_OK;
     char *end;
     words->price = strtod(given.price, &end);
     if (*end || end == given.price || !(words->price >= 0) || !isfinite(words->price))
-        return tri_fail(TRI_ECONFIG, "--price wants a number of at least 0, found '%s'", given.price);
+        return tri_fail(TRI_ECONFIG, "--price: want a number of at least 0, got '%s'", given.price);
     return TRI_OK;
 }
 

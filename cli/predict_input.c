@@ -55,7 +55,7 @@ static tri_status format_find(const char *path, const char *word, predict_format
             *out = (predict_format)i;
             return TRI_OK;
         }
-    return tri_fail(TRI_ECONFIG, "--format wants json, csv, npy or auto, found '%s'", word);
+    return tri_fail(TRI_ECONFIG, "--format: want json, csv, npy or auto, got '%s'", word);
 }
 
 static tri_status npy_open(predict_input *input)
@@ -64,7 +64,7 @@ static tri_status npy_open(predict_input *input)
     TRI_TRY(tri_stream_open(&input->stream, &input->source));
     TRI_TRY(tri_npy_head_read(&input->stream, &input->head));
     if (input->head.shape.ndim < 1)
-        return tri_fail(TRI_EFORMAT, "%s: want an array of samples, found a single number", input->path);
+        return tri_fail(TRI_EFORMAT, "%s: want an array of samples, got a single number", input->path);
     tri_shape sample = input->head.shape;
     input->row_count = sample.dim[0];
     sample.dim[0] = 1;
@@ -88,7 +88,7 @@ tri_status predict_input_open(const char *path, const char *format, predict_inpu
     predict_format kind;
     TRI_TRY(format_find(path, format, &kind));
     if (kind == PREDICT_NPY && strcmp(path, "-") == 0)
-        return tri_fail(TRI_ECONFIG, "--format npy wants a file, not standard input");
+        return tri_fail(TRI_ECONFIG, "--format npy requires a file, not standard input");
     predict_input *input = tri_alloc_zero(1, sizeof(*input));
     if (!input)
         return TRI_ENOMEM;
@@ -470,7 +470,7 @@ static tri_status csv_line(predict_input *input, const char *line)
         if (!csv_number(&line, &number)) {
             int nbytes = (int)(line - field);
             nbytes -= nbytes > 0 && field[nbytes - 1] == '\r';
-            return tri_fail(TRI_EFORMAT, "column %lld: want a number, found '%.*s'", (long long)column,
+            return tri_fail(TRI_EFORMAT, "column %lld: want a number, got '%.*s'", (long long)column,
                             nbytes < 40 ? nbytes : 40, field);
         }
         TRI_TRY(add_number(input, number));

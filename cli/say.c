@@ -25,7 +25,7 @@ tri_status tri_say_begin(void)
     if (!given || !given[0])
         return TRI_OK;
     if (!tri_log_format_read(given, &format))
-        return tri_fail(TRI_ECONFIG, FORM ": want text or json, found '%.60s'", given);
+        return tri_fail(TRI_ECONFIG, FORM ": want text or json, got '%.60s'", given);
     tri_log_format_set(format);
     return TRI_OK;
 }
@@ -45,7 +45,7 @@ tri_status tri_say_ids(const char *run_folder, bool goes_on, bool starts_others)
     tri_log_who who = tri_log_who_now();
     snprintf(path, sizeof(path), "%.1200s/metrics.jsonl", run_folder);
     if (given && given[0] && !tri_traceparent_read(given, who.trace_id))
-        tri_log(TRI_LOG_WARN, ID ": want 00-(32 hex digits)-(16)-(2), found '%.80s': the run has a trace id of its own",
+        tri_log(TRI_LOG_WARN, ID ": want 00-(32 hex digits)-(16)-(2), got '%.80s': the run has a trace id of its own",
                 given);
     if (!who.trace_id[0] && goes_on)
         tri_metrics_trace_id_read(path, who.trace_id);

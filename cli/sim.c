@@ -105,7 +105,7 @@ static tri_status set_option(sim_plan *plan, const char *text)
         field[equals - key] = 0;
         return tri_options_set(table, section ? (void *)&plan->net : (void *)&plan->fabric, field, equals + 1);
     }
-    return tri_fail(TRI_ECONFIG, "want one operation and section.key=value of sections sim and comm, found '%s'", text);
+    return tri_fail(TRI_ECONFIG, "want one operation and section.key=value of sections sim and comm, got '%s'", text);
 }
 
 static tri_status read_figures(sim_plan *plan, char **settings, int count)
@@ -129,7 +129,7 @@ static tri_status read_figures(sim_plan *plan, char **settings, int count)
     for (int i = 0; i < count; i++)
         TRI_TRY(set_option(plan, settings[i]));
     if (plan->net.transport != TRI_TRANSPORT_AUTO && plan->net.transport != TRI_TRANSPORT_SIM)
-        return tri_fail(TRI_ECONFIG, "comm.transport: a simulation wants sim, found %s",
+        return tri_fail(TRI_ECONFIG, "comm.transport: a simulation needs sim, got %s",
                         tri_transport_kind_word(plan->net.transport));
     return TRI_OK;
 }
@@ -163,10 +163,10 @@ static tri_status read_plan(sim_plan *plan, char **argv, int count)
                            &plan->ranks_count));
     for (int i = 0; i < plan->ranks_count; i++) {
         if (plan->ranks[i] < 1 || plan->ranks[i] > RANKS_MAX)
-            return tri_fail(TRI_ECONFIG, "--ranks wants numbers from 1 to %d, found %lld", RANKS_MAX,
+            return tri_fail(TRI_ECONFIG, "--ranks: want numbers from 1 to %d, got %lld", RANKS_MAX,
                             (long long)plan->ranks[i]);
         if (plan->op->min_pair && plan->ranks[i] < 2)
-            return tri_fail(TRI_ECONFIG, "%s wants at least 2 ranks, found 1", plan->op->name);
+            return tri_fail(TRI_ECONFIG, "%s: want at least 2 ranks, got 1", plan->op->name);
     }
     plan->sizes_count = 1;
     if (plan->op->expect) /* others move no data */

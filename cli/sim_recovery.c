@@ -82,8 +82,8 @@ static tri_status plan_read(recovery *all)
     all->by_seed = strcmp(name, "all") == 0;
     all->one.layout = all->by_seed ? &fleet_layouts[0] : fleet_layout_find(name);
     if (!all->one.layout)
-        return tri_fail(TRI_ECONFIG,
-                        "--layout wants data, zero1, zero2, zero3, stages, tensor, mesh or all, found '%s'", name);
+        return tri_fail(TRI_ECONFIG, "--layout: want data, zero1, zero2, zero3, stages, tensor, mesh or all, got '%s'",
+                        name);
     all->references = tri_alloc_zero((size_t)fleet_layout_count, sizeof(*all->references));
     return all->references ? TRI_OK : TRI_ENOMEM;
 }
@@ -229,7 +229,7 @@ int sim_recovery(int argc, char **argv)
         return 0;
     }
     if (status == TRI_OK && count > 0)
-        status = tri_fail(TRI_ECONFIG, "sim recovery: want flags alone, found '%s'", argv[0]);
+        status = tri_fail(TRI_ECONFIG, "sim recovery: want flags alone, got '%s'", argv[0]);
     if (status == TRI_OK)
         status = plan_read(&all);
     tri_stop_catch();

@@ -26,7 +26,7 @@ static tri_status address_read(const char *text, char address[64], int64_t *port
     const char *first = text + bracketed;
     size_t nbytes = colon ? (size_t)(colon - first) - bracketed : 0;
     if (!colon || nbytes < 1 || nbytes > 63)
-        return tri_fail(TRI_ECONFIG, "--listen wants ADDRESS:PORT, such as 0.0.0.0:29400, found '%.80s'", text);
+        return tri_fail(TRI_ECONFIG, "--listen: want ADDRESS:PORT, such as 0.0.0.0:29400, got '%.80s'", text);
     snprintf(address, 64, "%.*s", (int)nbytes, first);
     return tri_flag_int("--listen", colon + 1, 0, 65535, port);
 }
@@ -51,7 +51,7 @@ int cmd_store(int argc, char **argv)
     if (status == TRI_ECANCELED)
         return 0;
     if (status == TRI_OK && count > 0)
-        status = tri_fail(TRI_ECONFIG, "want flags alone, found '%s'", argv[0]);
+        status = tri_fail(TRI_ECONFIG, "want flags alone, got '%s'", argv[0]);
     if (status == TRI_OK)
         status = address_read(listen_given ? listen_given : "0.0.0.0:29400", address, &port);
     if (status == TRI_OK)

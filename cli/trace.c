@@ -176,7 +176,7 @@ static tri_status view_read(const json_t *root, const char *path, trace_view *vi
     const int64_t workers = json_integer_value(json_object_get(other, "workers"));
     const int64_t servers = json_integer_value(json_object_get(other, "servers"));
     if (workers < 0 || workers > RANKS_MAX || servers < 0 || servers > RANKS_MAX || (servers > 0 && workers == 0))
-        return tri_fail(TRI_EFORMAT, "%s: want otherData.workers and servers from 1 to %d, found %lld and %lld", path,
+        return tri_fail(TRI_EFORMAT, "%s: want otherData.workers and servers from 1 to %d, got %lld and %lld", path,
                         RANKS_MAX, (long long)workers, (long long)servers);
     view->operations = (tri_server_operations){
         .items = {.each = sizeof(tri_server_operation)}, .servers = (int)servers, .workers = (int)workers};
@@ -501,7 +501,7 @@ static tri_status run(int count, char **argv)
     if (!asks && (count != 2 || strcmp(argv[0], "summarize") != 0))
         return tri_fail(TRI_ECONFIG, "want: trireme trace summarize FILE, or trireme trace RUN");
     if ((steps_given || wait_given || json_given) && asks == (json_given != NULL))
-        return tri_fail(TRI_ECONFIG, "--steps and --wait go with trireme trace RUN, --json with summarize FILE");
+        return tri_fail(TRI_ECONFIG, "--steps and --wait require trireme trace RUN, --json requires summarize FILE");
     tri_stop_catch();
     return asks ? tri_trace_ask(argv[0], steps_given, wait_given) : summarize(argv[1]);
 }

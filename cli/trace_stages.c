@@ -210,13 +210,13 @@ void tri_stages_advise(const tri_stages_view *view, char *text, int capacity)
                  longest, cost(worst) / mean, 100 * bubble);
     else if (least > BUBBLE / 2)
         snprintf(text, (size_t)capacity,
-                 "ranks of the pipeline stand still %.0f %% of its time; with %.0f stages and %.0f micro-batches it is "
+                 "ranks of the pipeline are idle %.0f %% of its time; with %.0f stages and %.0f micro-batches it is "
                  "%.0f %% at best: more micro-batches (train.shards, train.batch), fewer stages, or "
                  "parallel.schedule=interleaved with parallel.chunks",
                  100 * bubble, stages, micros, 100 * least);
     else
         snprintf(text, (size_t)capacity,
-                 "ranks of the pipeline stand still %.0f %% of its time though there are enough micro-batches: %.0f %% "
+                 "ranks of the pipeline are idle %.0f %% of its time though there are enough micro-batches: %.0f %% "
                  "of the longest way is between slots: messages take long, or cores are shared ('trireme doctor')",
                  100 * bubble, 100 * part(view->waited_us, view->critical_us));
 }

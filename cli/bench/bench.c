@@ -87,7 +87,7 @@ static tri_status bench_op_all(tri_comm *comm, const bench_config *config, const
                     .rank = tri_group_rank(world),
                     .in_place = (config->place ? config->place : op->usually) == BENCH_IN_PLACE};
     if (op->op == TRI_COMM_SEND_RECV && c.ranks < 2)
-        return tri_fail(TRI_ECONFIG, "send_recv wants at least 2 ranks (-n 2)");
+        return tri_fail(TRI_ECONFIG, "send_recv needs at least 2 ranks (-n 2)");
     c.counts = tri_alloc((size_t)c.ranks * sizeof(c.counts[0]));
     if (!c.counts)
         return TRI_ENOMEM;

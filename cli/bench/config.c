@@ -26,7 +26,7 @@ static bool next_word(const char **list, char word[64])
 static tri_status read_sizes(const char *list, bench_config *config)
 {
     TRI_TRY(tri_flag_sizes("--sizes", list, config->sizes, BENCH_LIST_MAX, &config->size_count));
-    return config->size_count ? TRI_OK : tri_fail(TRI_ECONFIG, "--sizes wants at least one size, found '%s'", list);
+    return config->size_count ? TRI_OK : tri_fail(TRI_ECONFIG, "--sizes: want at least one size, got '%s'", list);
 }
 
 static tri_status read_dtypes(const char *list, bench_config *config)
@@ -34,9 +34,9 @@ static tri_status read_dtypes(const char *list, bench_config *config)
     char word[64];
     for (const char *at = list; next_word(&at, word);)
         if (config->dtype_count == TRI_DTYPE_COUNT || !tri_dtype_find(word, &config->dtypes[config->dtype_count++]))
-            return tri_fail(TRI_ECONFIG, "--dtype wants some of f32, f64, bf16, f16, i8, u8, i32 or i64, found '%s'",
+            return tri_fail(TRI_ECONFIG, "--dtype: want some of f32, f64, bf16, f16, i8, u8, i32 or i64, got '%s'",
                             list);
-    return config->dtype_count ? TRI_OK : tri_fail(TRI_ECONFIG, "--dtype wants at least one type, found ''");
+    return config->dtype_count ? TRI_OK : tri_fail(TRI_ECONFIG, "--dtype: want at least one type, got ''");
 }
 
 /* Less than one element would be measured as nothing; nothing itself may be asked for. */
@@ -64,10 +64,10 @@ static tri_status read_reduces(const char *list, bench_config *config)
             found++;
         if (found == TRI_REDUCE_COUNT || config->reduce_count == TRI_REDUCE_COUNT)
             return tri_fail(TRI_ECONFIG,
-                            "--reduce wants some of sum, average, min, max, product or premul_sum, found '%s'", list);
+                            "--reduce: want some of sum, average, min, max, product or premul_sum, got '%s'", list);
         config->reduces[config->reduce_count++] = (tri_reduce_op)found;
     }
-    return config->reduce_count ? TRI_OK : tri_fail(TRI_ECONFIG, "--reduce wants at least one, found ''");
+    return config->reduce_count ? TRI_OK : tri_fail(TRI_ECONFIG, "--reduce: want at least one, got ''");
 }
 
 static tri_status find_op(const char *name, const bench_op **op)
@@ -122,7 +122,7 @@ static tri_status read_effort(const bench_flags *flags, bench_config *config)
         char *end;
         config->seconds = strtod(flags->seconds, &end);
         if (end == flags->seconds || *end || !(config->seconds > 0 && config->seconds <= 3600))
-            return tri_fail(TRI_ECONFIG, "--seconds wants a number above 0 up to 3600, found '%s'", flags->seconds);
+            return tri_fail(TRI_ECONFIG, "--seconds: want a number above 0 up to 3600, got '%s'", flags->seconds);
     }
     return TRI_OK;
 }
@@ -137,7 +137,7 @@ tri_status bench_config_read(const bench_flags *flags, const char *op_names, ben
     TRI_TRY(read_reduces(flags->reduce ? flags->reduce : "sum", config));
     TRI_TRY(read_effort(flags, config));
     if (flags->memory && strcmp(flags->memory, "group") != 0 && strcmp(flags->memory, "ordinary") != 0)
-        return tri_fail(TRI_ECONFIG, "--memory wants group or ordinary, found '%s'", flags->memory);
+        return tri_fail(TRI_ECONFIG, "--memory: want group or ordinary, got '%s'", flags->memory);
     config->ordinary = flags->memory && strcmp(flags->memory, "ordinary") == 0;
     if (flags->in_place && flags->out_of_place)
         return tri_fail(TRI_ECONFIG, "--in-place and --out-of-place exclude each other");

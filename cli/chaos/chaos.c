@@ -336,7 +336,7 @@ static int print_help(void)
                kind->workers > 2   ? "; while 3 workers are at work"
                : kind->workers > 1 ? "; while 2 are at work"
                                    : "",
-               kind->page ? "; wants comm.chaos=on" : "", kind->root ? "; wants root" : "");
+               kind->page ? "; needs comm.chaos=on" : "", kind->root ? "; needs root" : "");
     }
     puts("\nRUN is the folder of a run, or the process id of its launcher. WORKER in a schedule is the number that a "
          "worker was\nstarted as, or #N: the N-th (modulo) of those that are at work then. Lines that begin with # are "
@@ -356,7 +356,7 @@ static tri_status seconds_read(const char *flag, const char *text, double low, d
     if (end != text && strcmp(end, "s") == 0)
         end++;
     if (end == text || *end || !isfinite(*value) || *value < low || *value > 1e8)
-        return tri_fail(TRI_ECONFIG, "%s wants seconds from %g to 1e8, found '%s'", flag, low, text);
+        return tri_fail(TRI_ECONFIG, "%s: want seconds from %g to 1e8, got '%s'", flag, low, text);
     return TRI_OK;
 }
 
@@ -422,8 +422,8 @@ static int chaos_run(int count, char **argv)
     chaos_play play = {.strikes = {.each = sizeof(chaos_strike)}};
     tri_status status = plan_find(&play);
     if (status == TRI_OK && (given.dry_run ? count > 1 : count != 1))
-        status = tri_fail(TRI_ECONFIG, "chaos wants one run: its folder, or the process id of its launcher, found %d",
-                          count);
+        status =
+            tri_fail(TRI_ECONFIG, "chaos: want one run: its folder, or the process id of its launcher, got %d", count);
     if (status == TRI_OK)
         status = given.dry_run ? plan_show(&play.plan) : job_strike(&play, argv[0]);
     int code = status != TRI_OK                 ? tri_command_fail(status)

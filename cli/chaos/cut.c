@@ -32,7 +32,7 @@ tri_status chaos_nft_check(const chaos_job *job)
 {
     const chaos_worker *worker = tri_vector_at(&job->workers, 0);
     if (geteuid() != 0)
-        return tri_fail(TRI_ECONFIG, "cut, link and loss: want root, who may set rules of the network, found user %ld",
+        return tri_fail(TRI_ECONFIG, "cut, link and loss: want root, who may set rules of the network, got user %ld",
                         (long)geteuid());
     if (!nft_run(worker->pid, "add table inet trireme_chaos_test\ndelete table inet trireme_chaos_test\n"))
         return tri_fail(TRI_ECONFIG,

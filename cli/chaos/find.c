@@ -118,13 +118,13 @@ static tri_status folder_find(const char *what, chaos_job *job)
             tri_pids_visit(child_look, &search);
         return search.found ? TRI_OK
                             : tri_fail(TRI_ENOTFOUND,
-                                       "%s: want the id of a 'trireme train -n N', or of one of its workers, found %s",
+                                       "%s: want the id of a 'trireme train -n N', or of one of its workers, got %s",
                                        what, kill((pid_t)pid, 0) == 0 || errno == EPERM ? "another process" : "none");
     }
     char *real = realpath(what, NULL);
     if (!real || strlen(real) >= sizeof(job->folder) || !tri_fs_is_folder(real)) {
         free(real);
-        return tri_fail(TRI_ENOTFOUND, "%s: want the folder of a run, or the id of a process, found %s", what,
+        return tri_fail(TRI_ENOTFOUND, "%s: want the folder of a run, or the id of a process, got %s", what,
                         real ? "a file" : "nothing");
     }
     memcpy(job->folder, real, strlen(real) + 1);

@@ -28,7 +28,7 @@ static tri_status kind_unknown(const char *where, const char *name, size_t nbyte
     char names[256] = "";
     for (int i = 0; i < CHAOS_KINDS; i++)
         snprintf(names + strlen(names), sizeof(names) - strlen(names), "%s%s", i ? ", " : "", chaos_kinds[i].name);
-    return tri_fail(TRI_ECONFIG, "%s: want faults among %s, found '%.*s'", where, names, (int)nbytes, name);
+    return tri_fail(TRI_ECONFIG, "%s: want faults among %s, got '%.*s'", where, names, (int)nbytes, name);
 }
 
 static tri_status kinds_read(const char *text, int kinds[CHAOS_KINDS], uint64_t *count)
@@ -40,7 +40,7 @@ static tri_status kinds_read(const char *text, int kinds[CHAOS_KINDS], uint64_t 
         if (kind < 0)
             return kind_unknown("--faults", at, nbytes);
         if (*count == CHAOS_KINDS)
-            return tri_fail(TRI_ECONFIG, "--faults: want each fault once, found '%s'", text);
+            return tri_fail(TRI_ECONFIG, "--faults: want each fault once, got '%s'", text);
         kinds[(*count)++] = kind;
         if (!at[nbytes])
             return TRI_OK;
@@ -105,9 +105,8 @@ static tri_status line_read(const char *where, char *line, chaos_plan *plan)
         return TRI_OK;
     if (count < 3 || count > 4 || !number_read(words[0], &event.at_s) || !whom_read(words[2], &event) ||
         (count == 4 && !number_read(words[3], &event.for_s)))
-        return tri_fail(TRI_ECONFIG,
-                        "%s: want 'SECONDS FAULT RANK [SECONDS]', RANK a number or #NUMBER, found '%s%s%s'", where,
-                        words[0], count > 1 ? " " : "", count > 1 ? words[1] : "");
+        return tri_fail(TRI_ECONFIG, "%s: want 'SECONDS FAULT RANK [SECONDS]', RANK a number or #NUMBER, got '%s%s%s'",
+                        where, words[0], count > 1 ? " " : "", count > 1 ? words[1] : "");
     event.kind = chaos_kind_find(words[1], strlen(words[1]));
     if (event.kind < 0)
         return kind_unknown(where, words[1], strlen(words[1]));

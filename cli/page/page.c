@@ -180,14 +180,14 @@ tri_status tri_page_serve(const tri_page_place *at, char **folders, int count, c
 {
     char made[33];
     if (count < 1 || count > TRI_PAGE_RUNS)
-        return tri_fail(TRI_ECONFIG, "want the folders of 1 to %d runs, found %d", TRI_PAGE_RUNS, count);
+        return tri_fail(TRI_ECONFIG, "want the folders of 1 to %d runs, got %d", TRI_PAGE_RUNS, count);
     token_make(made);
     const char *token = at->token ? at->token : made;
     const size_t length = strlen(token);
     if (length > 0 && (length < 8 || length > 64 ||
                        strspn(token, "0123456789abcdefghijklmnopqrstuvwxyz"
                                      "ABCDEFGHIJKLMNOPQRSTUVWXYZ-_") != length))
-        return tri_fail(TRI_ECONFIG, "--token wants 8 to 64 letters, digits, - or _, found %zu characters", length);
+        return tri_fail(TRI_ECONFIG, "--token: want 8 to 64 letters, digits, - or _, got %zu characters", length);
     tri_page_server *server = tri_alloc_zero(1, sizeof(*server));
     tri_page_run *runs = tri_alloc_zero((size_t)count, sizeof(*runs));
     if (!server || !runs) {
@@ -238,7 +238,7 @@ static const tri_flag flags[] = {
     {"--address", "ADDRESS",
      "where to serve, such as 9200 (loopback) or 0.0.0.0:9200 (default: any free port, loopback)", &given.address},
     {"--token", "WORD", "what readers have to know (default: a new one each time)", &given.token},
-    {"--no-token", NULL, "whoever reaches the address may read", &given.no_token},
+    {"--no-token", NULL, "anyone who reaches the address may read", &given.no_token},
     {"--names", "NAME,...", "names by which readers may ask, beside numbers, localhost and this machine's",
      &given.names},
     {"--tls-cert", "FILE", "certificates (PEM): serve by https; requires --tls-key", &given.cert},
@@ -250,9 +250,9 @@ static tri_status run(int count, char **argv)
     tri_page_server *server = NULL;
     char url[256];
     if (given.token && given.no_token)
-        return tri_fail(TRI_ECONFIG, "want --token or --no-token, found both");
+        return tri_fail(TRI_ECONFIG, "want --token or --no-token, got both");
     if (given.token && !given.token[0])
-        return tri_fail(TRI_ECONFIG, "--token wants 8 to 64 letters, digits, - or _, found none (--no-token: none)");
+        return tri_fail(TRI_ECONFIG, "--token: want 8 to 64 letters, digits, - or _, got none (--no-token: none)");
     tri_stop_catch();
     const tri_page_place at = {.address = given.address ? given.address : "0",
                                .token = given.no_token ? "" : given.token,

@@ -149,14 +149,14 @@ static tri_status run(int count, char **argv)
         .page = 1};
     tri_top *top = &watch.top;
     if (count != 1)
-        return tri_fail(TRI_ECONFIG, "trireme top wants the folder of one run, found %d words", count);
+        return tri_fail(TRI_ECONFIG, "trireme top: want the folder of one run, got %d words", count);
     if (!tri_fs_is_folder(argv[0]))
         return tri_fail(TRI_ECONFIG, "%s: there is no such folder of a run", argv[0]);
     if (given.every) {
         char *end;
         every_s = strtod(given.every, &end);
         if (end == given.every || *end || !(every_s >= 0.1 && every_s <= 86400))
-            return tri_fail(TRI_ECONFIG, "--every wants seconds from 0.1 to 86400, found '%s'", given.every);
+            return tri_fail(TRI_ECONFIG, "--every: want seconds from 0.1 to 86400, got '%s'", given.every);
     }
     snprintf(top->run, sizeof(top->run), "%s", argv[0]);
     snprintf(top->reader.path, sizeof(top->reader.path), "%s/metrics.jsonl", top->run);

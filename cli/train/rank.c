@@ -144,7 +144,7 @@ int tri_train_here(const tri_train_words *words, const tri_config *config)
     tri_train_report *report = NULL;
     tri_status status = TRI_OK;
     if (words->page && tri_train_is_started())
-        status = tri_fail(TRI_ECONFIG, "--page goes with a launcher of ours, or with one process alone; of other runs "
+        status = tri_fail(TRI_ECONFIG, "--page requires a launcher of ours, or one process alone; of other runs "
                                        "'trireme page RUN' shows the same");
     else if (words->page)
         status = tri_train_page_serve(words, &config->monitor, &page);

@@ -28,15 +28,16 @@ static const tri_flag flags[] = {
      "(default 0)",
      &given.restarts},
     {"--elastic", "MIN:MAX",
-     "workers may be killed, leave (SIGTERM) and join while the others go on, MIN to MAX of them", &given.elastic},
+     "workers may be killed, leave (SIGTERM) and join while the others continue, MIN to MAX of them", &given.elastic},
     {"--spares", "K",
-     "with --elastic MIN:N and -n N: start K workers more that wait, ready, and take the place of whoever is missing "
+     "with --elastic MIN:N and -n N: start K workers more that wait, ready, and take the place of one that is missing "
      "(default 0)",
      &given.spares},
     {"--wait", "SECONDS",
      "with --elastic: how long fewer than MIN wait for others before they save and end (default 60)", &given.wait_s},
     {"--alone", "SECONDS",
-     "with --elastic: how long workers whose launcher was killed go on without one, before they save and end (default "
+     "with --elastic: how long workers whose launcher was killed continue without one, before they save and end "
+     "(default "
      "300; 0: they are killed with it)",
      &given.alone_s},
     {"--grace", "SECONDS",
@@ -67,7 +68,7 @@ static const tri_flag flags[] = {
     {"--out", "FOLDER", "run folder (default runs/NAME-DATE-TIME)", &given.out},
     {"--resume", "RUN", "continue the newest checkpoint of this run folder, with its configuration", &given.resume},
     {"--continue", NULL,
-     "go on from the newest checkpoint in --out, or begin where there is none: for jobs that are started again",
+     "continue from the newest checkpoint in --out, or begin where there is none: for jobs that are started again",
      &given.keep_on},
     {"--overwrite", NULL,
      "where --out has an earlier run: move it aside, FOLDER to FOLDER.1, and begin a new one (default: refuse)",
@@ -158,7 +159,7 @@ static tri_status attach_words(int *argc, char ***argv)
         return tri_fail(TRI_ECONFIG, "--attach RUN goes alone: all else is as the run was begun with, got '%s'",
                         (*argv)[0]);
     if (!realpath(given.attach, run))
-        return tri_fail(TRI_ENOTFOUND, "--attach wants the folder of a run, found no %s", given.attach);
+        return tri_fail(TRI_ENOTFOUND, "--attach: want the folder of a run, got no %s", given.attach);
     tri_train_journal_path(run, true, path);
     if (!tri_fs_exists(path))
         tri_train_journal_path(run, false, path);

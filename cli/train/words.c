@@ -31,7 +31,7 @@ static tri_status folder_check(const char *flag, const char *folder)
 {
     if (!folder || strlen(folder) <= FOLDER_NBYTES)
         return TRI_OK;
-    return tri_fail(TRI_ECONFIG, "%s wants the path of a folder of at most %d bytes, found %zu", flag, FOLDER_NBYTES,
+    return tri_fail(TRI_ECONFIG, "%s: want the path of a folder of at most %d bytes, got %zu", flag, FOLDER_NBYTES,
                     strlen(folder));
 }
 
@@ -107,7 +107,7 @@ tri_status tri_train_words_read(tri_train_words *words, int count, char **argv)
     TRI_TRY(folder_settle("--out", &words->out, &words->out_given));
     TRI_TRY(folder_settle("--resume", &words->resume, &words->resume_given));
     if (words->keep_on && (words->resume || !words->out))
-        return tri_fail(TRI_ECONFIG, "--continue wants %s",
+        return tri_fail(TRI_ECONFIG, "--continue: want %s",
                         words->resume ? "no --resume beside it" : "--out FOLDER, the run's");
     if (words->overwrite && (words->keep_on || !words->out))
         return tri_fail(TRI_ECONFIG, "--overwrite %s",
@@ -136,7 +136,7 @@ tri_status tri_train_elastic_read(const tri_train_words *words, int64_t *least, 
     const char *colon = strchr(words->elastic, ':');
     size_t nbytes = colon ? (size_t)(colon - words->elastic) : sizeof(first);
     if (nbytes >= sizeof(first))
-        return tri_fail(TRI_ECONFIG, "--elastic wants MIN:MAX, such as 2:8, found '%.60s'", words->elastic);
+        return tri_fail(TRI_ECONFIG, "--elastic: want MIN:MAX, such as 2:8, got '%.60s'", words->elastic);
     memcpy(first, words->elastic, nbytes);
     first[nbytes] = 0;
     TRI_TRY(tri_flag_int("--elastic", first, 1, 65536, least));
@@ -170,25 +170,27 @@ static tri_status elastic_check(const tri_train_words *words, const tri_worker_r
 {
     int64_t least, most, wait_s;
     if (words->wait_s && !words->elastic)
-        return tri_fail(TRI_ECONFIG, "--wait goes with --elastic");
+        return tri_fail(TRI_ECONFIG, "--wait requires --elastic");
     const struct {
         const char *name, *value;
     } rows[] = {{"--store", words->store}, {"--listen", words->listen}, {"--join", words->join}};
     for (size_t i = 0; i < TRI_COUNT_OF(rows); i++)
         if (rows[i].value && (!words->elastic || !words->ranks))
-            return tri_fail(TRI_ECONFIG, "%s goes with -n N and --elastic MIN:MAX", rows[i].name);
+            return tri_fail(TRI_ECONFIG, "%s requires -n N and --elastic MIN:MAX", rows[i].name);
     if ((words->join || words->listen || words->store) && words->hosts)
-        return tri_fail(TRI_ECONFIG, "--store, --listen and --join go without --hosts: each host has its own launcher");
+        return tri_fail(TRI_ECONFIG,
+                        "--store, --listen and --join cannot be combined with --hosts: each host has its own launcher");
     if ((words->join != NULL) + (words->listen != NULL) + (words->store != NULL) > 1)
         return tri_fail(TRI_ECONFIG, "--store, --listen and --join: want one of them");
     if (words->spares && (!words->elastic || !words->ranks))
-        return tri_fail(TRI_ECONFIG, "--spares goes with -n N and --elastic MIN:N");
+        return tri_fail(TRI_ECONFIG, "--spares requires -n N and --elastic MIN:N");
     if (words->spares && words->join)
-        return tri_fail(TRI_ECONFIG, "--spares goes without --join: whoever joins beyond MAX workers is a spare");
+        return tri_fail(TRI_ECONFIG,
+                        "--spares cannot be combined with --join: one that joins beyond MAX workers is a spare");
     if (words->alone_s && !words->elastic)
-        return tri_fail(TRI_ECONFIG, "--alone goes with --elastic");
+        return tri_fail(TRI_ECONFIG, "--alone requires --elastic");
     if (words->grace_s && !words->elastic)
-        return tri_fail(TRI_ECONFIG, "--grace goes with --elastic");
+        return tri_fail(TRI_ECONFIG, "--grace requires --elastic");
     if (words->grace_s)
         TRI_TRY(tri_flag_int("--grace", words->grace_s, 1, GRACE_MAX_S, &wait_s));
     if (words->alone_s)
@@ -199,7 +201,8 @@ static tri_status elastic_check(const tri_train_words *words, const tri_worker_r
         return TRI_OK;
     TRI_TRY(tri_train_elastic_read(words, &least, &most));
     if (words->servers)
-        return tri_fail(TRI_ECONFIG, "--elastic goes without --servers: workers of servers come and go by --restarts");
+        return tri_fail(TRI_ECONFIG,
+                        "--elastic cannot be combined with --servers: workers of servers come and go by --restarts");
     if (words->spares && roles->workers != most)
         return tri_fail(TRI_ECONFIG,
                         "--spares: spares wait while the %lld workers of --elastic %s are there: want -n %lld, got %s",
@@ -244,7 +247,7 @@ tri_status tri_train_roles_read(tri_train_words *words, tri_worker_roles *roles)
     if (words->restarts && !words->servers && !words->elastic)
         return tri_fail(
             TRI_ECONFIG,
-            "--restarts goes with --servers or --elastic: ranks of other jobs cannot be replaced one by one");
+            "--restarts requires --servers or --elastic: ranks of other jobs cannot be replaced one by one");
     roles->elastic = words->elastic != NULL;
     roles->grace_s = words->grace_s;
     roles->store = words->store;
@@ -252,7 +255,7 @@ tri_status tri_train_roles_read(tri_train_words *words, tri_worker_roles *roles)
     roles->join = words->join;
     TRI_TRY(elastic_check(words, roles));
     if (words->servers && !words->ranks)
-        return tri_fail(TRI_ECONFIG, "--servers wants the number of workers too: -n N");
+        return tri_fail(TRI_ECONFIG, "--servers requires the number of workers: -n N");
     return TRI_OK;
 }
 

@@ -19,13 +19,12 @@ static tri_status place_find(tri_cluster_place *place)
 {
     TRI_TRY(tri_cluster_detect(NULL, NULL, place));
     if (place->starts < 0 && !place->store_given)
-        return tri_fail(
-            TRI_ECONFIG,
-            "--elastic: this process was started by %s, and wants to be by trireme train -n N --elastic, or "
-            "beside a 'trireme store' that TRIREME_STORE names",
-            place->started_by);
+        return tri_fail(TRI_ECONFIG,
+                        "--elastic: this process was started by %s, and must be by trireme train -n N --elastic, or "
+                        "beside a 'trireme store' that TRIREME_STORE names",
+                        place->started_by);
     if (place->starts < 0 && place->world == 1)
-        return tri_fail(TRI_ECONFIG, "--elastic: want at least 2 workers to begin with, found 1 (started by %s)",
+        return tri_fail(TRI_ECONFIG, "--elastic: want at least 2 workers to begin with, got 1 (started by %s)",
                         place->started_by);
     return TRI_OK;
 }

@@ -193,7 +193,7 @@ static tri_status trial_of_run(asked *at, const json_t *object, tri_trial **tria
     json_object_foreach((json_t *)(uintptr_t)params, name, value)
     {
         if (!strchr(name, '.') || strchr(name, '='))
-            return tri_fail(TRI_ECONFIG, "run %d: params: want names of the form section.key, found '%.80s'", wanted,
+            return tri_fail(TRI_ECONFIG, "run %d: params: want names of the form section.key, got '%.80s'", wanted,
                             name);
         TRI_TRY(param_take(&at->work->sweep, *trial, name, value));
     }

@@ -25,7 +25,7 @@ static struct {
 } given;
 static const tri_flag flags[] = {
     {"--out", "FOLDER",
-     "where trials and their database lie (default: runs/NAME of the sweep's file); one that is "
+     "where trials and their database are (default: runs/NAME of the sweep's file); one that is "
      "there continues",
      &given.out},
     {"--ask-tell", NULL, "another program says what is tried: JSON lines on standard input and output (docs/tune.md)",
@@ -194,7 +194,7 @@ tri_status tri_tune_open(const char *folder, tri_tune_work *work)
 static tri_status report(tri_tune_work *work, int count, char **argv)
 {
     if (count != 1 || given.ask || given.out)
-        return tri_fail(TRI_ECONFIG, "trireme tune report wants the folder of one sweep");
+        return tri_fail(TRI_ECONFIG, "trireme tune report: want the folder of one sweep");
     TRI_TRY(tri_tune_open(argv[0], work));
     return tri_tune_report(work, given.json != NULL);
 }
@@ -204,7 +204,7 @@ static tri_status run(tri_tune_work *work, int count, char **argv)
     if (count > 0 && strcmp(argv[0], "report") == 0)
         return report(work, count - 1, argv + 1);
     if (count != 1)
-        return tri_fail(TRI_ECONFIG, "want the file of one sweep, such as examples/tune/cnn_asha.yaml, found %d words",
+        return tri_fail(TRI_ECONFIG, "want the file of one sweep, such as examples/tune/cnn_asha.yaml, got %d words",
                         count);
     if (given.out)
         snprintf(work->folder, sizeof(work->folder), "%s", given.out);

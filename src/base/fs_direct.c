@@ -165,7 +165,7 @@ tri_status tri_fs_reader_look(tri_fs_reader *reader, uint64_t at, size_t most, c
     if (got < 0)
         return tri_fs_fail(reader->path, "read", errno);
     if ((size_t)got <= before)
-        return tri_fail(TRI_EIO, "%s: cannot read: want more than %llu bytes, found no more", reader->path,
+        return tri_fail(TRI_EIO, "%s: cannot read: want more than %llu bytes, got no more", reader->path,
                         (unsigned long long)at);
     *bytes = reader->bytes + before;
     *nbytes = (size_t)got - before < most ? (size_t)got - before : most;

@@ -96,7 +96,7 @@ static tri_status key_add(builder *b, int line, char *text)
     snprintf(address, sizeof(address), "%d/%s", map->number, text);
     int64_t first_line;
     if (tri_map_find(&b->keys, address, &first_line))
-        return tri_fail(TRI_ECONFIG, "%s:%d: key '%s' stands twice, first in line %d", b->origin, line, text,
+        return tri_fail(TRI_ECONFIG, "%s:%d: key '%s' is there twice, first in line %d", b->origin, line, text,
                         (int)first_line);
     map->key = text;
     return tri_map_set(&b->keys, address, line);
@@ -123,7 +123,7 @@ static tri_status scalar_add(builder *b, const yaml_event_t *event)
 static tri_status container_open(builder *b, tri_yaml_kind kind, int line)
 {
     if (wants_key(b))
-        return tri_fail(TRI_ECONFIG, "%s:%d: a key wants to be a plain text, got a list or a map", b->origin, line);
+        return tri_fail(TRI_ECONFIG, "%s:%d: a key must be a plain text, got a list or a map", b->origin, line);
     if (b->depth == DEPTH_LIMIT)
         return tri_fail(TRI_ECONFIG, "%s:%d: nested deeper than %d", b->origin, line, DEPTH_LIMIT);
     tri_yaml *node;

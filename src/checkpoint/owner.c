@@ -98,7 +98,7 @@ tri_status tri_checkpoint_set_aside(const char *folder)
     TRI_TRY_IN(tri_path_set_aside(folder, &to), "checkpoints of an earlier run cannot be moved aside");
     tri_log(TRI_LOG_WARN,
             "%s has checkpoints of an earlier run, up to step %" PRId64 ", and this one starts again: they are in %s "
-            "now (--resume would have gone on from them)",
+            "now (--resume would have continued from them)",
             folder, newest, to);
     tri_free(to);
     return TRI_OK;

@@ -94,7 +94,7 @@ static tri_status read_tensor(const tri_safetensors *file, const json_t *entry, 
     int64_t begin = json_integer_value(from), end = json_integer_value(to);
     if (begin < 0 || end < begin || (uint64_t)end > file->data_nbytes)
         return tri_fail(TRI_EFORMAT,
-                        "%s: tensor '%.100s': data_offsets %" PRId64 " to %" PRId64 " do not lie within the %" PRIu64
+                        "%s: tensor '%.100s': data_offsets %" PRId64 " to %" PRId64 " are not within the %" PRIu64
                         " bytes of data",
                         file->origin, tensor->name, begin, end, file->data_nbytes);
     if ((uint64_t)(end - begin) != tensor->nbytes)

@@ -315,7 +315,7 @@ static tri_status token_read(attendant *here)
         here->token[nbytes++] = byte;
     if (byte != '\n' || nbytes == 0)
         return tri_fail(TRI_ECONFIG, "attend: want the job's token as the first line of standard input, as a launcher "
-                                     "of 'trireme train --hosts' says it, found none");
+                                     "of 'trireme train --hosts' says it, got none");
     return tri_auth_job_id(here->token, here->job);
 }
 

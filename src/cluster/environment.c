@@ -30,11 +30,11 @@ tri_status tri_environment_int(tri_cluster_lookup lookup, void *arg, const char 
     long value;
 
     if (!text || !*text)
-        return tri_fail(TRI_ECONFIG, "%s: want a whole number of %d to %d, found %s", name, low, high,
+        return tri_fail(TRI_ECONFIG, "%s: want a whole number of %d to %d, got %s", name, low, high,
                         text ? "an empty text" : "nothing (the other variables of this starter are set)");
     value = strtol(text, &end, 10);
     if (isspace((unsigned char)*text) || *end || value < low || value > high)
-        return tri_fail(TRI_ECONFIG, "%s: want a whole number of %d to %d, found '%.60s'", name, low, high, text);
+        return tri_fail(TRI_ECONFIG, "%s: want a whole number of %d to %d, got '%.60s'", name, low, high, text);
     *out = (int)value;
     return TRI_OK;
 }
@@ -45,7 +45,7 @@ tri_status tri_environment_pair(tri_cluster_lookup lookup, void *arg, const char
     TRI_TRY(tri_environment_int(lookup, arg, world_name, 1, TRI_ENVIRONMENT_RANKS, world));
     TRI_TRY(tri_environment_int(lookup, arg, rank_name, 0, TRI_ENVIRONMENT_RANKS - 1, rank));
     if (*rank >= *world)
-        return tri_fail(TRI_ECONFIG, "%s: want less than %s (%d), found %d", rank_name, world_name, *world, *rank);
+        return tri_fail(TRI_ECONFIG, "%s: want less than %s (%d), got %d", rank_name, world_name, *world, *rank);
     return TRI_OK;
 }
 
@@ -127,7 +127,7 @@ static tri_status meet_in_folder(tri_cluster_lookup lookup, void *arg, job_id *j
         tmp = "/tmp";
     nbytes = snprintf(place->store_url, sizeof place->store_url, "file://%s/trireme-%s-%.32s", tmp, user, place->token);
     if (nbytes >= (int)sizeof place->store_url)
-        return tri_fail(TRI_ECONFIG, "TMPDIR: want a path of at most 1000 bytes, found %zu", strlen(tmp));
+        return tri_fail(TRI_ECONFIG, "TMPDIR: want a path of at most 1000 bytes, got %zu", strlen(tmp));
     place->private_folder = true;
     return TRI_OK;
 }
@@ -148,7 +148,7 @@ tri_status tri_environment_meet(tri_cluster_place *place, const char *host, int 
     const char *left = strchr(host, ':') && host[0] != '[' ? "[" : "", *right = *left ? "]" : "";
 
     if (strlen(host) > 255)
-        return tri_fail(TRI_ECONFIG, "host of rank 0: want at most 255 bytes, found %zu", strlen(host));
+        return tri_fail(TRI_ECONFIG, "host of rank 0: want at most 255 bytes, got %zu", strlen(host));
     if (last_port > first_port)
         snprintf(place->store_url, sizeof place->store_url, "tcp://%s%s%s:%d-%d", left, host, right, first_port,
                  last_port);
@@ -173,7 +173,7 @@ static tri_status trireme_fill(tri_cluster_lookup lookup, void *arg, tri_cluster
     if (tri_environment_has(lookup, arg, "TRIREME_STARTS"))
         TRI_TRY(tri_environment_int(lookup, arg, "TRIREME_STARTS", 0, INT_MAX - 1, &place->starts));
     if ((place->world > 1 || place->starts >= 0) && !tri_environment_has(lookup, arg, "TRIREME_STORE"))
-        return tri_fail(TRI_ECONFIG, "TRIREME_STORE: want a store url (TRIREME_WORLD_SIZE is %d), found nothing",
+        return tri_fail(TRI_ECONFIG, "TRIREME_STORE: want a store url (TRIREME_WORLD_SIZE is %d), got nothing",
                         place->world);
     return TRI_OK;
 }
@@ -235,7 +235,7 @@ static tri_status torchrun_fill(tri_cluster_lookup lookup, void *arg, tri_cluste
     if (place->world == 1 || tri_environment_has(lookup, arg, "TRIREME_STORE"))
         return TRI_OK;
     if (!address || !*address)
-        return tri_fail(TRI_ECONFIG, "MASTER_ADDR: want the host of rank 0 (WORLD_SIZE is %d), found %s", place->world,
+        return tri_fail(TRI_ECONFIG, "MASTER_ADDR: want the host of rank 0 (WORLD_SIZE is %d), got %s", place->world,
                         address ? "an empty text" : "nothing");
     TRI_TRY(tri_environment_int(lookup, arg, "MASTER_PORT", 1, 65535, &port));
     first = last = port;
@@ -304,7 +304,7 @@ static tri_status slurm_local(tri_cluster_lookup lookup, void *arg, int nodes, t
         if (!tasks)
             tasks = lookup("SLURM_TASKS_PER_NODE", arg);
         if (!tasks)
-            return tri_fail(TRI_ECONFIG, "SLURM_STEP_TASKS_PER_NODE: want the tasks of each of %d nodes, found nothing",
+            return tri_fail(TRI_ECONFIG, "SLURM_STEP_TASKS_PER_NODE: want the tasks of each of %d nodes, got nothing",
                             nodes);
         TRI_TRY(tri_environment_int(lookup, arg, "SLURM_NODEID", 0, nodes - 1, &node));
         TRI_TRY(tri_environment_tasks(tasks, node, &place->local_world));
@@ -325,7 +325,7 @@ static tri_status slurm_fill(tri_cluster_lookup lookup, void *arg, tri_cluster_p
     if (!list)
         list = lookup("SLURM_NODELIST", arg);
     if (!list && place->world > 1)
-        return tri_fail(TRI_ECONFIG, "SLURM_STEP_NODELIST: want the nodes of the step (%s is %d), found nothing",
+        return tri_fail(TRI_ECONFIG, "SLURM_STEP_NODELIST: want the nodes of the step (%s is %d), got nothing",
                         world_name, place->world);
     if (list) {
         TRI_TRY_IN(tri_environment_node(list, 0, host, &nodes), "SLURM_STEP_NODELIST");
@@ -335,7 +335,7 @@ static tri_status slurm_fill(tri_cluster_lookup lookup, void *arg, tri_cluster_p
     if (place->world == 1 || tri_environment_has(lookup, arg, "TRIREME_STORE"))
         return TRI_OK;
     if (!tri_environment_has(lookup, arg, "SLURM_JOB_ID"))
-        return tri_fail(TRI_ECONFIG, "SLURM_JOB_ID: want the number of the job, found nothing");
+        return tri_fail(TRI_ECONFIG, "SLURM_JOB_ID: want the number of the job, got nothing");
     job_add(&job, "job", lookup("SLURM_JOB_ID", arg));
     job_add(&job, "step", lookup("SLURM_STEP_ID", arg));
     job_add(&job, "restart", lookup("SLURM_RESTART_COUNT", arg));
@@ -412,11 +412,10 @@ tri_status tri_cluster_token(tri_cluster_lookup lookup, void *arg, char token[65
 
     if (!text || !*text)
         return tri_fail(TRI_ECONFIG,
-                        "TRIREME_TOKEN: want the secret of the job, the same for all of its processes, found %s",
+                        "TRIREME_TOKEN: want the secret of the job, the same for all of its processes, got %s",
                         text ? "an empty text" : "nothing");
     if (strlen(text) < TRI_AUTH_TOKEN_LEAST || strlen(text) > 64)
-        return tri_fail(TRI_ECONFIG, "TRIREME_TOKEN: want %d to 64 bytes, found %zu", TRI_AUTH_TOKEN_LEAST,
-                        strlen(text));
+        return tri_fail(TRI_ECONFIG, "TRIREME_TOKEN: want %d to 64 bytes, got %zu", TRI_AUTH_TOKEN_LEAST, strlen(text));
     snprintf(token, 65, "%s", text);
     return TRI_OK;
 }
@@ -433,7 +432,7 @@ tri_status tri_cluster_token_check(bool has_token, const char *started_by, int r
         return TRI_OK;
     if (config->require_token || config->encrypt)
         return tri_fail(TRI_ECONFIG,
-                        "comm.%s = on: want a secret token for the job (TRIREME_TOKEN), found none (started by %s)",
+                        "comm.%s = on: want a secret token for the job (TRIREME_TOKEN), got none (started by %s)",
                         config->require_token ? "require_token" : "encrypt", started_by);
     if (rank == 0)
         tri_log(TRI_LOG_WARN,
@@ -476,11 +475,11 @@ tri_status tri_cluster_detect(tri_cluster_lookup lookup, void *arg, tri_cluster_
         snprintf(place->beat, sizeof place->beat, "%s", lookup("TRIREME_BEAT", arg));
     if (place->servers > 0 && place->servers >= place->world)
         return tri_fail(TRI_ECONFIG,
-                        "started by %s: want at least one worker beside the parameter servers, found %d of %d",
-                        row->name, place->servers, place->world);
+                        "started by %s: want at least one worker beside the parameter servers, got %d of %d", row->name,
+                        place->servers, place->world);
     if (place->local_world > place->world)
-        return tri_fail(TRI_ECONFIG, "started by %s: local world: want at most the world's %d ranks, found %d",
-                        row->name, place->world, place->local_world);
+        return tri_fail(TRI_ECONFIG, "started by %s: local world: want at most the world's %d ranks, got %d", row->name,
+                        place->world, place->local_world);
     if (place->world == 1 && place->starts < 0) {
         place->store_url[0] = 0;
         place->serves = place->private_folder = false;

@@ -26,12 +26,12 @@ tri_status tri_environment_trainjob_fill(tri_cluster_lookup lookup, void *arg, t
     place->local_world = 1;
     if (each && strcmp(each, "1") != 0)
         return tri_fail(TRI_ECONFIG,
-                        "PET_NPROC_PER_NODE: want 1 (numProcPerNode: a pod is one rank and has threads), found '%.40s'",
+                        "PET_NPROC_PER_NODE: want 1 (numProcPerNode: a pod is one rank and has threads), got '%.40s'",
                         each);
     if (place->world == 1 || tri_environment_has(lookup, arg, "TRIREME_STORE"))
         return TRI_OK;
     if (!address || !*address)
-        return tri_fail(TRI_ECONFIG, "PET_MASTER_ADDR: want the host of rank 0 (PET_NNODES is %d), found %s",
+        return tri_fail(TRI_ECONFIG, "PET_MASTER_ADDR: want the host of rank 0 (PET_NNODES is %d), got %s",
                         place->world, address ? "an empty text" : "nothing");
     TRI_TRY(tri_environment_int(lookup, arg, "PET_MASTER_PORT", 1, 65535, &port));
     place->host_from = "PET_MASTER_ADDR";

@@ -106,7 +106,7 @@ tri_status tri_environment_node(const char *list, int index, char host[256], int
         at = ok && *stop ? stop + 1 : stop;
     }
     if (!ok)
-        return tri_fail(TRI_ECONFIG, "want a node list such as node[01-03,7],x, found '%.100s'", list);
+        return tri_fail(TRI_ECONFIG, "want a node list such as node[01-03,7],x, got '%.100s'", list);
     *count = scan.count;
     if (!scan.found)
         return tri_fail(TRI_ENOTFOUND, "node list %.100s: want host %d, it has %d", list, index, scan.count);
@@ -138,7 +138,7 @@ tri_status tri_environment_tasks(const char *list, int index, int *tasks)
         if (*at++ != ',')
             break;
     }
-    return tri_fail(TRI_ECONFIG, "SLURM_STEP_TASKS_PER_NODE: want tasks such as 2(x3),1 with a node %d, found '%.100s'",
+    return tri_fail(TRI_ECONFIG, "SLURM_STEP_TASKS_PER_NODE: want tasks such as 2(x3),1 with a node %d, got '%.100s'",
                     index, list);
 }
 
@@ -161,13 +161,13 @@ tri_status tri_environment_host_file(const char *text, const char *own, int *ran
 
         if (blank < nbytes && name > 0) {
             if (name >= sizeof host || !is_name(text + blank, name) || *world >= TRI_ENVIRONMENT_RANKS)
-                return tri_fail(TRI_ECONFIG, "line %d: want a host name, such as in 'node1 slots=1', found '%.*s'",
-                                line, (int)(nbytes < 60 ? nbytes : 60), text);
+                return tri_fail(TRI_ECONFIG, "line %d: want a host name, such as in 'node1 slots=1', got '%.*s'", line,
+                                (int)(nbytes < 60 ? nbytes : 60), text);
             snprintf(host, sizeof host, "%.*s", (int)name, text + blank);
             if (*world == 0)
                 memcpy(first, host, sizeof host);
             if (is_same_host(host, own) && *rank >= 0)
-                return tri_fail(TRI_ECONFIG, "line %d: want this host (%.60s) once, found it again", line, own);
+                return tri_fail(TRI_ECONFIG, "line %d: want this host (%.60s) once, got it again", line, own);
             if (is_same_host(host, own))
                 *rank = *world;
             ++*world;
@@ -175,7 +175,7 @@ tri_status tri_environment_host_file(const char *text, const char *own, int *ran
         text += nbytes + (text[nbytes] == '\n');
     }
     if (*rank < 0)
-        return tri_fail(TRI_ECONFIG, "want a line with this host (%.60s), found %d others", own, *world);
+        return tri_fail(TRI_ECONFIG, "want a line with this host (%.60s), got %d others", own, *world);
     return TRI_OK;
 }
 
@@ -188,7 +188,7 @@ static tri_status tf_address(const json_t *task, const char *type, size_t index,
     size_t nbytes = colon ? (size_t)(colon - text) : 0;
 
     if (!colon || !isdigit((unsigned char)colon[1]) || *end || value < 1 || value > 65535 || nbytes < 1 || nbytes > 255)
-        return tri_fail(TRI_ECONFIG, "TF_CONFIG: cluster.%.20s[%zu]: want host:port, found '%.100s'", type, index,
+        return tri_fail(TRI_ECONFIG, "TF_CONFIG: cluster.%.20s[%zu]: want host:port, got '%.100s'", type, index,
                         text ? text : "no text");
     memcpy(host, text, nbytes);
     host[nbytes] = 0;
@@ -212,7 +212,7 @@ static tri_status tf_type_scan(const json_t *cluster, const char *type, tf_scan 
     int port;
 
     if (tasks && !json_is_array(tasks))
-        return tri_fail(TRI_ECONFIG, "TF_CONFIG: cluster.%s: want a list of host:port, found something else", type);
+        return tri_fail(TRI_ECONFIG, "TF_CONFIG: cluster.%s: want a list of host:port, got something else", type);
     for (size_t i = 0; i < json_array_size(tasks); i++) {
         TRI_TRY(tf_address(json_array_get(tasks, i), type, i, host, &port));
         if (place) { /* second round: this rank's host is known */
@@ -229,7 +229,7 @@ static tri_status tf_type_scan(const json_t *cluster, const char *type, tf_scan 
             scan->first_port = port;
         }
         if (scan->world > TRI_ENVIRONMENT_RANKS)
-            return tri_fail(TRI_ECONFIG, "TF_CONFIG: want at most %d tasks, found more", TRI_ENVIRONMENT_RANKS);
+            return tri_fail(TRI_ECONFIG, "TF_CONFIG: want at most %d tasks, got more", TRI_ENVIRONMENT_RANKS);
     }
     return TRI_OK;
 }
@@ -246,28 +246,28 @@ static tri_status tf_place(const json_t *root, tri_cluster_place *place)
     place->rank = place->local_rank = 0;
     place->world = place->local_world = 1;
     if (!json_is_object(root))
-        return tri_fail(TRI_ECONFIG, "TF_CONFIG: want a JSON object, found something else");
+        return tri_fail(TRI_ECONFIG, "TF_CONFIG: want a JSON object, got something else");
     if (!cluster || (json_is_object(cluster) && json_object_size(cluster) == 0))
         return TRI_OK; /* TensorFlow too takes this as one process */
     if (!json_is_object(cluster))
-        return tri_fail(TRI_ECONFIG, "TF_CONFIG: cluster: want an object of lists, found something else");
+        return tri_fail(TRI_ECONFIG, "TF_CONFIG: cluster: want an object of lists, got something else");
     if (!scan.type)
-        return tri_fail(TRI_ECONFIG, "TF_CONFIG: task.type: want chief, master, worker or ps, found nothing");
+        return tri_fail(TRI_ECONFIG, "TF_CONFIG: task.type: want chief, master, worker or ps, got nothing");
     for (size_t i = 0; i < TRI_COUNT_OF(types); i++)
         known = known || strcmp(types[i], scan.type) == 0;
     if (!known)
         return tri_fail(TRI_ECONFIG,
                         "TF_CONFIG: task.type: want chief, master, worker or ps (Trireme's ranks are these; an "
-                        "evaluator is a process of 'trireme train' alone), found '%.40s'",
+                        "evaluator is a process of 'trireme train' alone), got '%.40s'",
                         scan.type);
     if (!json_is_integer(index) || json_integer_value(index) < 0 || json_integer_value(index) >= TRI_ENVIRONMENT_RANKS)
-        return tri_fail(TRI_ECONFIG, "TF_CONFIG: task.index: want a whole number from 0 on, found %s",
+        return tri_fail(TRI_ECONFIG, "TF_CONFIG: task.index: want a whole number from 0 on, got %s",
                         index ? "something else" : "nothing");
     scan.index = (int)json_integer_value(index);
     for (size_t i = 0; i < TRI_COUNT_OF(types); i++)
         TRI_TRY(tf_type_scan(cluster, types[i], &scan, NULL));
     if (scan.rank < 0)
-        return tri_fail(TRI_ECONFIG, "TF_CONFIG: task: want one that cluster lists, found %s %d of %zu", scan.type,
+        return tri_fail(TRI_ECONFIG, "TF_CONFIG: task: want one that cluster lists, got %s %d of %zu", scan.type,
                         scan.index, json_array_size(json_object_get(cluster, scan.type)));
     place->rank = scan.rank;
     place->world = scan.world;
@@ -291,10 +291,10 @@ tri_status tri_environment_tf_config(const char *text, tri_cluster_place *place)
     tri_status status;
 
     if (strlen(text) > (4u << 20))
-        return tri_fail(TRI_ECONFIG, "TF_CONFIG: want at most 4 MiB, found %zu bytes", strlen(text));
+        return tri_fail(TRI_ECONFIG, "TF_CONFIG: want at most 4 MiB, got %zu bytes", strlen(text));
     root = json_loads(text, JSON_REJECT_DUPLICATES, &problem);
     if (!root)
-        return tri_fail(TRI_ECONFIG, "TF_CONFIG: want JSON, found an error in line %d, column %d: %s", problem.line,
+        return tri_fail(TRI_ECONFIG, "TF_CONFIG: want JSON, got an error in line %d, column %d: %s", problem.line,
                         problem.column, problem.text);
     status = tf_place(root, place);
     json_decref(root);

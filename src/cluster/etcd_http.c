@@ -140,7 +140,7 @@ static tri_status url_read(tri_etcd *etcd, char *text, char prefix[TRI_ETCD_PREF
     if (settings)
         TRI_TRY(settings_read(etcd, settings));
     if (!tls && (etcd->ca || etcd->cert || etcd->key))
-        return wrong(etcd->url, "ca, cert and key go with etcds");
+        return wrong(etcd->url, "ca, cert and key require etcds");
     for (int i = 0; etcd->auth && !tls && !etcd->insecure && i < etcd->count; i++)
         if (is_far(etcd->members[i]))
             return tri_fail(

@@ -278,7 +278,7 @@ static tri_status add(tri_journal *journal, const char *key, const void *bytes, 
 static void break_off(tri_journal *journal, const char *key, const void *bytes, size_t nbytes)
 {
     tri_log(TRI_LOG_WARN,
-            "if this launcher is killed, no other can go on with its workers, until there is room again: %s",
+            "if this launcher is killed, no other can continue with its workers, until there is room again: %s",
             tri_last_error());
     journal->broken = true;
     journal->lost =
@@ -298,7 +298,7 @@ static void take_up(tri_journal *journal, const char *key, const void *bytes, si
     journal->again_ns = tri_now_ns() + AGAIN_NS;
     if (file_replace(journal, &journal->kept) != TRI_OK)
         return;
-    tri_log(TRI_LOG_INFO, "%s: there is room again: if this launcher is killed, another can go on with its workers",
+    tri_log(TRI_LOG_INFO, "%s: there is room again: if this launcher is killed, another can continue with its workers",
             journal->path);
     journal->broken = false;
     tri_string_fini(&journal->kept);

@@ -223,7 +223,7 @@ static tri_status hosts_compare(launch *job, const char *bytes)
 
     if (status == TRI_OK && strcmp(tri_string_text(&now), bytes) != 0)
         status = tri_fail(TRI_ECONFIG,
-                          "%s is of a job on other hosts, whose launcher was killed: want '%.200s', found '%.200s'",
+                          "%s is of a job on other hosts, whose launcher was killed: want '%.200s', got '%.200s'",
                           job->config->journal, bytes[0] ? bytes : "no --hosts", tri_string_text(&now));
     tri_string_fini(&now);
     return status;
@@ -243,7 +243,7 @@ static tri_status job_take(void *arg, const char *key, const char *bytes, size_t
     if (strcmp(key, "job") == 0) {
         if (sscanf(bytes, "%64s %d %d %d %d %d", job->token, &job->port, &job->start.master_port, &world, &job->first,
                    &job->start.initial_members) != 6)
-            return tri_fail(TRI_EFORMAT, "%s: want token, ports and numbers of processes of a job, found another text",
+            return tri_fail(TRI_EFORMAT, "%s: want token, ports and numbers of processes of a job, got another text",
                             job->config->journal);
         if (world != job->world)
             return tri_fail(TRI_ECONFIG,
@@ -287,7 +287,7 @@ static bool is_worth_it(launch *job)
 static tri_status begin_again(launch *job)
 {
     if (job->config->attach)
-        return tri_fail(TRI_ENOTFOUND, "%s: want a run whose launcher was killed and whose workers go on, found none",
+        return tri_fail(TRI_ENOTFOUND, "%s: want a run whose launcher was killed and whose workers continue, got none",
                         job->config->journal);
     if (job->attached)
         tri_log(TRI_LOG_WARN, "a launcher of this run was killed, and none of its workers is left: it begins again");
@@ -420,7 +420,7 @@ tri_status tri_launch_command_read(const char *path, char ***words, int *count, 
     command found = {0};
 
     if (!tri_fs_exists(path))
-        return tri_fail(TRI_ENOTFOUND, "%s: want a run whose launcher was killed, found no journal of one", path);
+        return tri_fail(TRI_ENOTFOUND, "%s: want a run whose launcher was killed, got no journal of one", path);
     TRI_TRY(tri_journal_open(path, &journal));
     tri_status status = tri_journal_each(journal, command_take, &found);
     tri_journal_close(journal, false);
@@ -431,7 +431,7 @@ tri_status tri_launch_command_read(const char *path, char ***words, int *count, 
     if (status == TRI_OK && (!found.words || !found.folder || *count == 0))
         status = tri_fail(TRI_ENOTFOUND,
                           "%s: want the journal of a launcher that was killed since this machine was "
-                          "started, found none",
+                          "started, got none",
                           path);
     if (status == TRI_OK && !(*words = tri_alloc_zero((size_t)*count + 1, sizeof **words)))
         status = TRI_ENOMEM;

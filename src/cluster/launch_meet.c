@@ -37,16 +37,15 @@ static tri_status token_make(launch *job)
     if (job->attached)
         return TRI_OK;
     if (job->config->join[0] && (!given || !given[0]))
-        return tri_fail(TRI_ECONFIG,
-                        "--join: want the token of that job in the environment (TRIREME_TOKEN), found none");
+        return tri_fail(TRI_ECONFIG, "--join: want the token of that job in the environment (TRIREME_TOKEN), got none");
     if (asked && given && given[0]) {
         if (!is_word(given))
-            return tri_fail(TRI_ECONFIG, "TRIREME_TOKEN: want no blanks and no control characters, found some");
+            return tri_fail(TRI_ECONFIG, "TRIREME_TOKEN: want no blanks and no control characters, got some");
         return tri_cluster_token(NULL, NULL, job->token);
     }
     if (job->config->listen[0])
         return tri_fail(TRI_ECONFIG, "--listen: want a token that those who join know too, in the environment "
-                                     "(TRIREME_TOKEN), found none");
+                                     "(TRIREME_TOKEN), got none");
     tri_auth_token_make(job->token);
     return TRI_OK;
 }
@@ -75,7 +74,7 @@ static tri_status listen_read(launch *job, char host[256])
     bool has_port = last && (!strchr(text, ']') || last > strchr(text, ']'));
 
     snprintf(url, sizeof url, "tcp://%.1000s%s", text, has_port ? "" : ":1");
-    TRI_TRY_IN(tri_store_url_parse(url, &parsed), "--listen wants host[:port]");
+    TRI_TRY_IN(tri_store_url_parse(url, &parsed), "--listen: want host[:port]");
     snprintf(host, 256, strchr(parsed.host, ':') ? "[%.250s]" : "%.255s", parsed.host);
     if (has_port && job->port == 0)
         job->port = parsed.first_port;
@@ -130,7 +129,7 @@ static tri_status etcd_store(launch *job, const char *url, bool own)
     TRI_TRY(tri_store_url_parse(url, &parsed));
     TRI_TRY(tri_auth_job_id(job->token, id));
     if (!parsed.is_etcd)
-        return tri_fail(TRI_ECONFIG, "--store wants etcd[s]://host:port[,host:port ...], found '%.200s'", url);
+        return tri_fail(TRI_ECONFIG, "--store: want etcd[s]://host:port[,host:port ...], got '%.200s'", url);
     while (nbytes > 0 && url[nbytes - 1] == '/')
         nbytes--;
     if (!job->attached && own)
@@ -171,8 +170,7 @@ static tri_status numbers_take(launch *job)
     else
         TRI_TRY(tri_store_add(job->store, "launch/initial_members", initial_members, &initial_members, until_ns));
     if (initial_members < 1)
-        return tri_fail(TRI_ECONFIG, "--join %s: want the store of an elastic job, found one without",
-                        job->config->join);
+        return tri_fail(TRI_ECONFIG, "--join %s: want the store of an elastic job, got one without", job->config->join);
     job->first = (int)count - job->world;
     job->start.initial_members = (int)initial_members;
     return TRI_OK;

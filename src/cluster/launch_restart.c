@@ -69,7 +69,7 @@ static void start_failed(launch *job, launch_rank *rank)
 
     snprintf(why, sizeof why, "%s", tri_last_error());
     if (!rank->lost.unstarted)
-        tri_launch_say(job, "trireme: cannot start rank %d again now: %s; it is tried again, the others go on\n",
+        tri_launch_say(job, "trireme: cannot start rank %d again now: %s; it is tried again, the others continue\n",
                        rank->rank, why);
     rank->lost.unstarted = true;
     retry_plan(&rank->lost);
@@ -120,7 +120,7 @@ static void go_on_without(launch *job, launch_rank *rank, int signal)
     if (job->start.journal)
         tri_launch_process_forget(job->start.journal, rank);
     end_words(job, rank, signal, words);
-    tri_launch_say(job, "trireme: worker %d %s; the others go on\n", rank->rank, words);
+    tri_launch_say(job, "trireme: worker %d %s; the others continue\n", rank->rank, words);
 }
 
 /* A job without restarts that cannot lose a rank ends with it, and so does one whose rank was asked to end. Of

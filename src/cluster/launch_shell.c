@@ -28,7 +28,7 @@ tri_status tri_launch_hosts_slurm(tri_cluster_lookup lookup, void *arg, tri_vect
     int count;
 
     if (!list || !tasks)
-        return tri_fail(TRI_ECONFIG, "hosts slurm: want %s, which a job of Slurm has, found nothing",
+        return tri_fail(TRI_ECONFIG, "hosts slurm: want %s, which a job of Slurm has, got nothing",
                         list ? "SLURM_TASKS_PER_NODE" : "SLURM_JOB_NODELIST");
     TRI_TRY_IN(tri_environment_node(list, 0, own, &count), "SLURM_JOB_NODELIST");
     for (int i = 0; i < count; i++) {

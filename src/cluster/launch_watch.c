@@ -246,12 +246,12 @@ static bool has_left(launch *job, const launch_rank *rank, const siginfo_t *info
         !tri_launch_has_others(job))
         return false;
     if (code == TRI_LAUNCH_LEFT_CODE)
-        tri_launch_say(job, "trireme: worker %d left before its step had ended (exit code %d); the others go on\n",
+        tri_launch_say(job, "trireme: worker %d left before its step had ended (exit code %d); the others continue\n",
                        rank->rank, code);
     else if (was_stopped_early(job, rank, code))
         tri_launch_say(job,
                        "trireme: worker %d was stopped by a signal before it was a member (exit code %d) and is "
-                       "not started again; the others go on\n",
+                       "not started again; the others continue\n",
                        rank->rank, code);
     else
         return false;
@@ -280,7 +280,7 @@ bool tri_launch_was_refused(launch *job, launch_rank *rank, int code)
         tri_free(why);
     if (status != TRI_OK || nbytes == 0)
         return false;
-    tri_launch_say(job, "trireme: worker %d does not fit the run and is not started again; the others go on\n",
+    tri_launch_say(job, "trireme: worker %d does not fit the run and is not started again; the others continue\n",
                    rank->rank);
     return true;
 }

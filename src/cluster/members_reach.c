@@ -281,7 +281,7 @@ void tri_members_left_out_report(tri_members *members, int64_t number)
         tri_log(
             TRI_LOG_WARN,
             "worker %s (host %s) is left out of generation %" PRId64 ": no link between it and worker %s (host %s): "
-            "%.*s; the others go on, and it joins again once it reaches them",
+            "%.*s; the others continue, and it joins again once it reaches them",
             one->member.id, one->member.host, number, by->member.id, by->member.host, (int)strcspn(where, "\n"), where);
     }
 }
@@ -380,7 +380,7 @@ static void waits_tell(tri_members *members, const tri_member *one, const tri_me
     members->waits_reported = true;
     tri_log(
         TRI_LOG_WARN,
-        "cannot reach worker %s (host %s) at %s: waits until it can, and the others go on; %s%s%s between the hosts",
+        "cannot reach worker %s (host %s) at %s: waits until it can, and the others continue; %s%s%s between the hosts",
         one->id, one->host, reach->where[0] ? reach->where : "any address",
         ports && ports[0] ? "a firewall has to let TCP ports " : "a firewall has to let all TCP ports",
         ports && ports[0] ? ports : "", ports && ports[0] ? " through" : " (or those of comm.ports) through");

@@ -346,7 +346,7 @@ static tri_status etcd_claim(tri_store *base, const char *key, const void *mine,
         at.nbytes = mine_nbytes;
     }
     if (status == TRI_OK && !at.bytes)
-        status = tri_fail(TRI_EFORMAT, "etcd: want what stands under %s, got nothing", key);
+        status = tri_fail(TRI_EFORMAT, "etcd: want the value of %s, got nothing", key);
     *bytes = at.bytes;
     *nbytes = at.nbytes;
     return status;

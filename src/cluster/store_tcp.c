@@ -190,7 +190,7 @@ static tri_status shake_hands(tcp_store *store, wire *to, int64_t deadline_ns)
     TRI_TRY(receive_all(to, header, sizeof header, &got, deadline_ns));
     if (tri_store_message_read(header, &in) != TRI_OK || in.op != (TRI_STORE_GREET | TRI_STORE_REPLY) ||
         in.value_nbytes != sizeof nonce)
-        return tri_fail(TRI_ECONFIG, "wanted a Trireme store, found another service");
+        return tri_fail(TRI_ECONFIG, "wanted a Trireme store, got another service");
     TRI_TRY(receive_all(to, nonce, sizeof nonce, &got, deadline_ns));
     tri_entropy(mine, TRI_STORE_NONCE_NBYTES);
     TRI_TRY(tri_store_proof(store->token, "client", nonce, mine, mine + TRI_STORE_NONCE_NBYTES));
@@ -199,7 +199,7 @@ static tri_status shake_hands(tcp_store *store, wire *to, int64_t deadline_ns)
     TRI_TRY(receive_all(to, header, sizeof header, &got, deadline_ns));
     if (tri_store_message_read(header, &in) != TRI_OK || in.op != (TRI_STORE_PROVE | TRI_STORE_REPLY) ||
         in.value_nbytes >= sizeof text)
-        return tri_fail(TRI_ECONFIG, "wanted a Trireme store, found another service");
+        return tri_fail(TRI_ECONFIG, "wanted a Trireme store, got another service");
     TRI_TRY(receive_all(to, text, in.value_nbytes, &got, deadline_ns));
     text[in.value_nbytes] = 0;
     if (in.status != TRI_OK)

@@ -132,7 +132,7 @@ static tri_status all_to_all_place(tri_call *call)
     int rank = call->group->rank;
     int64_t gives = tri_call_in_count(call, rank), wants = tri_call_out_count(call, rank);
     if (gives != wants)
-        return tri_fail(TRI_EMISMATCH, "all_to_all: rank %d sends itself %lld elements and wants %lld", rank,
+        return tri_fail(TRI_EMISMATCH, "all_to_all: rank %d sends itself %lld elements and expects %lld", rank,
                         (long long)gives, (long long)wants);
     place(tri_call_out_block(call, rank), tri_call_in_block(call, rank), in_nbytes(call, rank));
     return TRI_OK;

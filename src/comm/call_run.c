@@ -36,7 +36,7 @@ static tri_status run_alone(tri_call *call)
         break;
     case TRI_COMM_ALL_TO_ALL:
         if (tri_call_in_count(call, 0) != tri_call_out_count(call, 0))
-            return tri_fail(TRI_EMISMATCH, "all_to_all: this rank sends itself %lld elements and wants %lld",
+            return tri_fail(TRI_EMISMATCH, "all_to_all: this rank sends itself %lld elements and expects %lld",
                             (long long)tri_call_in_count(call, 0), (long long)tri_call_out_count(call, 0));
         in = tri_call_in_block(call, 0);
         out = tri_call_out_block(call, 0);

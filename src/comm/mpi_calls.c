@@ -153,7 +153,7 @@ tri_status tri_mpi_blocks_begin(mpi_engine *engine, const tri_call *call, tri_mp
     int rank = call->group->rank, ranks = call->group->count;
     bool is_root = call->root == rank, in_place = is_in_place(call);
     if (call->op == TRI_COMM_ALL_TO_ALL && tri_call_in_count(call, rank) != tri_call_out_count(call, rank))
-        return tri_fail(TRI_EMISMATCH, "all_to_all: this rank sends itself %" PRId64 " elements and wants %" PRId64,
+        return tri_fail(TRI_EMISMATCH, "all_to_all: this rank sends itself %" PRId64 " elements and expects %" PRId64,
                         tri_call_in_count(call, rank), tri_call_out_count(call, rank));
     mpi->in = in_place && call->op != TRI_COMM_SCATTER ? NULL : call->in;
     mpi->out = in_place && call->op == TRI_COMM_SCATTER ? NULL : call->out;

@@ -32,7 +32,7 @@ static tri_status load(const char *path, const tri_mpi_ops **out)
     const tri_mpi_ops *mpi = dlsym(library, TRI_MPI_SYMBOL);
     if (!mpi || !mpi->version || strcmp(mpi->version, TRI_VERSION) != 0) {
         dlclose(library);
-        return tri_fail(TRI_ECONFIG, "comm.engine mpi: %s: want a plug-in of Trireme %s, found %s", path, TRI_VERSION,
+        return tri_fail(TRI_ECONFIG, "comm.engine mpi: %s: want a plug-in of Trireme %s, got %s", path, TRI_VERSION,
                         mpi ? "one of another version" : "another library");
     }
     *out = mpi;
@@ -57,7 +57,7 @@ tri_status tri_mpi_load(const char *path, const char *started_by, const tri_mpi_
     if (tri_fs_exists(place))
         return load(place, out);
     return tri_fail(TRI_ENOTFOUND,
-                    "comm.engine mpi: want libtrireme_mpi_%s.so in %s or %s, found none: build Trireme where mpicc of "
+                    "comm.engine mpi: want libtrireme_mpi_%s.so in %s or %s, got none: build Trireme where mpicc of "
                     "that MPI is (docs/collectives.md)",
                     started_by, folder[0] ? folder : "the program's folder", TRI_PLUGIN_FOLDER);
 }

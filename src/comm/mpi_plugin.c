@@ -52,7 +52,7 @@ static bool initialize(char why[TRI_MPI_WHY_NBYTES])
     if (!check(flag ? MPI_Query_thread(&level) : MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &level), why))
         return false;
     if (level < MPI_THREAD_SERIALIZED)
-        return refuse(why, flag ? "want MPI initialized by the program with MPI_THREAD_SERIALIZED, found less"
+        return refuse(why, flag ? "want MPI initialized by the program with MPI_THREAD_SERIALIZED, got less"
                                 : "want MPI_THREAD_SERIALIZED (calls come from two threads, one at a time); this MPI "
                                   "gives less");
     return true;

@@ -14,7 +14,7 @@
 
 static tri_status fail_word(const char *word)
 {
-    return tri_fail(TRI_ECONFIG, "want " SECTION "KEY=VALUE, such as comm.encrypt=on, found '%.200s'", word);
+    return tri_fail(TRI_ECONFIG, "want " SECTION "KEY=VALUE, such as comm.encrypt=on, got '%.200s'", word);
 }
 
 tri_status tri_comm_setting(const char *word, tri_comm_config *config, tri_net_config *net)

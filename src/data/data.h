@@ -151,7 +151,7 @@ TRI_ENUM(tri_csv_missing)
       "a missing value ends the run with its line, or becomes the mean of the column or data.missing_value; a "        \
       "missing category counts as unknown",                                                                            \
       "data.format=csv")                                                                                               \
-    X(REAL, missing_value, "0", -1e30, 1e30, NULL, "replaces missing values, as it would stand in the table",          \
+    X(REAL, missing_value, "0", -1e30, 1e30, NULL, "replaces missing values, as it would be in the table",             \
       "data.format=csv data.missing=constant")                                                                         \
     X(LIST, missing_texts, "[]", 0, 0, NULL,                                                                           \
       "texts for a missing value besides the empty one; []: NA, N/A, #N/A, NaN, null, None, <NA>, ?",                  \

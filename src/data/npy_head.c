@@ -172,7 +172,7 @@ static tri_status read_dictionary(npy_text *text, tri_npy_head *head)
         if (!seen[i])
             return tri_fail(TRI_EFORMAT, "%s: npy head: '%s' is missing", text->origin, keys[i]);
     if (fortran && head->shape.ndim > 1)
-        return tri_fail(TRI_EUNSUPPORTED, "%s: the array lies in Fortran order; save numpy.ascontiguousarray(x)",
+        return tri_fail(TRI_EUNSUPPORTED, "%s: the array is in Fortran order; save numpy.ascontiguousarray(x)",
                         text->origin);
     return TRI_OK;
 }

@@ -143,7 +143,7 @@ void tri_check_huge_shared(const tri_machine *machine, tri_finding *finding)
         (strcmp(choice, "never") != 0 && strcmp(choice, "deny") != 0))
         return;
     finding->result = TRI_RESULT_NOTE;
-    TRI_FINDING_SET(finding->found, "%s: gradients shared inside the host lie on 4 KiB pages", choice);
+    TRI_FINDING_SET(finding->found, "%s: gradients shared inside the host are on 4 KiB pages", choice);
     TRI_FINDING_SET(finding->fix, "echo within_size | sudo tee " THP "shmem_enabled");
 }
 

@@ -310,7 +310,7 @@ static tri_status kinds_refuse(const char *name, size_t nbytes)
     for (size_t i = 0; i < TRI_COUNT_OF(faults); i++)
         if (faults[i].does)
             snprintf(words + strlen(words), sizeof(words) - strlen(words), "%s%s", i ? ", " : "", faults[i].name);
-    return tri_fail(TRI_ECONFIG, "--kinds wants a list of %s, found '%.*s'", words, (int)nbytes, name);
+    return tri_fail(TRI_ECONFIG, "--kinds: want a list of %s, got '%.*s'", words, (int)nbytes, name);
 }
 
 tri_status fleet_kinds_read(const char *text, uint64_t *kinds)

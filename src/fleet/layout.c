@@ -27,7 +27,7 @@ const fleet_layout fleet_layouts[] = {
     {"zero2", "gradients too", LAYERS, ADAM, "parallel: {sync: zero2}\n", 2},
     {"zero3", "weights too", LAYERS, ADAM, "parallel: {sync: zero3}\n", 2},
     {"stages", "three stages of a pipeline", LAYERS, SGD, "parallel: {pipeline: 3}\n", 1},
-    {"tensor", "each layer lies on two workers", MLP, SGD, "parallel: {tensor: 2, tensor_parts: 2}\n", 2},
+    {"tensor", "each layer is on two workers", MLP, SGD, "parallel: {tensor: 2, tensor_parts: 2}\n", 2},
     {"mesh", "two stages of two parts of layers each, and zero1", GPT, ADAM,
      "parallel: {pipeline: 2, tensor: 2, tensor_parts: 2, sync: zero1}\n", 4},
 };

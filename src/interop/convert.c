@@ -18,12 +18,12 @@ static tri_status check_folder(const char *folder)
     if (!tri_fs_exists(folder))
         return TRI_OK;
     if (!tri_fs_is_folder(folder))
-        return tri_fail(TRI_ECONFIG, "%s: want a folder that is not there yet, found a file", folder);
+        return tri_fail(TRI_ECONFIG, "%s: want a folder that is not there yet, got a file", folder);
     TRI_TRY(tri_fs_list(folder, &names, &count));
     tri_fs_list_free(names, count);
     if (count > 0)
-        return tri_fail(TRI_ECONFIG, "%s: want a folder that is not there yet or is empty, found %zu files in it",
-                        folder, count);
+        return tri_fail(TRI_ECONFIG, "%s: want a folder that is not there yet or is empty, got %zu files in it", folder,
+                        count);
     return TRI_OK;
 }
 

@@ -213,7 +213,7 @@ static tri_status check_slice(const tri_pretrained *source, const tri_checkpoint
     if (view == NULL)
         tri_name_list_add(missing, slice->name);
     else if (!tri_shape_equal(view->shape, slice->shape))
-        return tri_fail(TRI_EFORMAT, "%s: '%s': the model wants %s, got %s (model.reinit initializes it)",
+        return tri_fail(TRI_EFORMAT, "%s: '%s': the model needs %s, got %s (model.reinit initializes it)",
                         tri_pretrained_origin(source), slice->name, tri_shape_print(slice->shape, want),
                         tri_shape_print(view->shape, have));
     return TRI_OK;

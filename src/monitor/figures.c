@@ -177,7 +177,7 @@ static void leave(tri_figures *figures)
     if (status == TRI_OK)
         status = tri_fs_write_swap(figures->path, figures->text.text, figures->text.nbytes);
     if (status != TRI_OK && !figures->failed)
-        tri_log(TRI_LOG_WARN, "figures for /metrics are not current: %s", tri_last_error());
+        tri_log(TRI_LOG_WARN, "values for /metrics are not current: %s", tri_last_error());
     figures->failed = status != TRI_OK;
 }
 

@@ -92,7 +92,7 @@ static tri_status address_read(const char *text, http_address *out)
     return good ? TRI_OK
                 : tri_fail(TRI_ECONFIG,
                            "want an address to serve at, such as 9100, 0.0.0.0:9100 or [::1]:9100 (numbers, or "
-                           "localhost), found '%.80s'",
+                           "localhost), got '%.80s'",
                            text);
 }
 
@@ -417,7 +417,7 @@ static tri_status tls_read(tri_http *http)
     if (!cert[0] && !key[0])
         return TRI_OK;
     if (!cert[0] || !key[0])
-        return tri_fail(TRI_ECONFIG, "https: want certificates and their key, found only %s", cert[0] ? cert : key);
+        return tri_fail(TRI_ECONFIG, "https: want certificates and their key, got only %s", cert[0] ? cert : key);
     if (MHD_is_feature_supported(MHD_FEATURE_TLS) != MHD_YES)
         return tri_fail(TRI_EUNSUPPORTED, "https: this libmicrohttpd was built without TLS");
     TRI_TRY(tri_fs_read_config(cert, PEM_NBYTES, &http->cert, &nbytes));

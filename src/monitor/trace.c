@@ -35,11 +35,11 @@ tri_status tri_trace_window_read(const char *text, tri_trace_window *window)
         if (!end || *end || end == dash + 1 || window->to < window->from || window->from < 0 ||
             window->to - window->from >= TRI_TRACE_MOST_STEPS)
             return tri_fail(TRI_ECONFIG,
-                            "want FILE or FILE:FROM-TO, steps FROM to TO, such as trace.json:10-19, found '%s'", text);
+                            "want FILE or FILE:FROM-TO, steps FROM to TO, such as trace.json:10-19, got '%s'", text);
     } else
         colon = text + strlen(text);
     if (colon == text)
-        return tri_fail(TRI_ECONFIG, "want FILE or FILE:FROM-TO, found '%s'", text);
+        return tri_fail(TRI_ECONFIG, "want FILE or FILE:FROM-TO, got '%s'", text);
     snprintf(window->path, sizeof(window->path), "%.*s", (int)(colon - text), text);
     return TRI_OK;
 }
@@ -48,7 +48,7 @@ tri_status tri_trace_path_check(const char *path)
 {
     char probe[1100];
     if (tri_fs_is_folder(path))
-        return tri_fail(TRI_ECONFIG, "monitor.trace: want a file, found the folder %s", path);
+        return tri_fail(TRI_ECONFIG, "monitor.trace: want a file, got the folder %s", path);
     snprintf(probe, sizeof(probe), "%s.probe", path);
     tri_status status = tri_fs_append(probe, "", 0);
     if (status == TRI_OK)

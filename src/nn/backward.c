@@ -117,7 +117,7 @@ static tri_status go_down(tri_graph *graph, tri_graph_ready ready, void *arg, bo
 {
     graph_slot *slot = &graph->slots[graph->slot];
     if (!slot->can_go_down)
-        return tri_fail(TRI_EINVAL, "graph: backward wants a forward with training = true before it");
+        return tri_fail(TRI_EINVAL, "graph: backward needs a forward with training = true before it");
     /* What the runs of other slots have left in the calls is made this one's again. */
     graph->batch = slot->batch;
     TRI_TRY(tri_graph_check_parts(graph, slot->batch.shards));

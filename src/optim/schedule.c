@@ -66,10 +66,10 @@ double tri_schedule_rate(const tri_optim_config *config, int64_t step, int64_t s
 tri_status tri_schedule_check(const tri_optim_config *config)
 {
     if (config->min_lr > config->lr)
-        return tri_fail(TRI_ECONFIG, "optim.min_lr: want at most optim.lr, which is %g, found %g", config->lr,
+        return tri_fail(TRI_ECONFIG, "optim.min_lr: want at most optim.lr, which is %g, got %g", config->lr,
                         config->min_lr);
     if (config->schedule_steps > 0 && config->warmup_steps > config->schedule_steps)
-        return tri_fail(TRI_ECONFIG, "optim.warmup_steps: want at most optim.schedule_steps, which is %lld, found %lld",
+        return tri_fail(TRI_ECONFIG, "optim.warmup_steps: want at most optim.schedule_steps, which is %lld, got %lld",
                         (long long)config->schedule_steps, (long long)config->warmup_steps);
     return TRI_OK;
 }

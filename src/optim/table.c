@@ -30,7 +30,7 @@ static tri_status check_config(const tri_optim_ops *ops, const tri_optim_config 
         return tri_fail(TRI_ECONFIG, "optim.beta1, optim.beta2: want less than 1, got %g and %g", config->beta1,
                         config->beta2);
     if (ops == &tri_optim_sgd && config->nesterov && config->momentum == 0)
-        return tri_fail(TRI_ECONFIG, "optim.nesterov: wants optim.momentum above 0");
+        return tri_fail(TRI_ECONFIG, "optim.nesterov requires optim.momentum above 0");
     return TRI_OK;
 }
 

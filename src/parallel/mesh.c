@@ -62,7 +62,7 @@ tri_status tri_mesh_zero_find(const tri_parallel_config *config, const int *host
     if (each == TRI_ZERO_RANKS_HOST)
         return host && mesh->data > 1 ? zero_of_hosts(host, mesh) : TRI_OK;
     if (each < 2 || mesh->data % each != 0)
-        return tri_fail(TRI_ECONFIG, "parallel.zero_ranks: want 2 or more that divide the %d data ranks, found %lld",
+        return tri_fail(TRI_ECONFIG, "parallel.zero_ranks: want 2 or more that divide the %d data ranks, got %lld",
                         mesh->data, (long long)each);
     mesh->zero = (int)each;
     return TRI_OK;
@@ -85,7 +85,7 @@ tri_status tri_mesh_shape(const tri_parallel_config *config, int ranks, tri_mesh
         fixed *= size[i] ? size[i] : 1;
     }
     if (open >= 0 ? ranks % fixed != 0 : ranks != fixed)
-        return tri_fail(TRI_ECONFIG, "parallel: %s wants %s%lld ranks, but %d take part", wish_print(size, text),
+        return tri_fail(TRI_ECONFIG, "parallel: %s needs %s%lld ranks, but %d take part", wish_print(size, text),
                         open >= 0 ? "a multiple of " : "", (long long)fixed, ranks);
     if (open >= 0)
         size[open] = (int)(ranks / fixed);

@@ -80,7 +80,7 @@ tri_status tri_pipe_schedule_make(tri_pipe_kind kind, int ranks, int each, int m
         return tri_fail(TRI_ECONFIG, "pipeline: want at least 1 rank and 1 micro-batch, got %d and %d", ranks, micros);
     bool interleaved = kind == TRI_PIPE_INTERLEAVED;
     if (interleaved ? each < 2 || ranks < 2 : each != 1)
-        return tri_fail(TRI_ECONFIG, "parallel.schedule %s wants %s, got %d and %d", tri_pipe_kind_word(kind),
+        return tri_fail(TRI_ECONFIG, "parallel.schedule %s needs %s, got %d and %d", tri_pipe_kind_word(kind),
                         interleaved ? "2 or more ranks with 2 or more chunks each" : "ranks with 1 chunk each", ranks,
                         each);
     if ((int64_t)ranks * each > 1 << 16 || (int64_t)micros * each > 1 << 24)

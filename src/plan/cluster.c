@@ -20,7 +20,7 @@ void tri_plan_cluster_fini(tri_plan_cluster *cluster)
 tri_status tri_plan_cluster_cut(tri_plan_cluster *cluster, int workers)
 {
     if (workers < 1 || workers > cluster->workers)
-        return tri_fail(TRI_ECONFIG, "-n: want 1 to %d workers, as many as the cluster has, found %d", cluster->workers,
+        return tri_fail(TRI_ECONFIG, "-n: want 1 to %d workers, as many as the cluster has, got %d", cluster->workers,
                         workers);
     tri_plan_place at = {0};
     int hosts = tri_plan_host_next(cluster, &at, workers - 1) + 1;

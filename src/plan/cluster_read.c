@@ -22,7 +22,7 @@ static tri_status keys_check(const tri_yaml *map, const char *what, const char *
 {
     size_t count = 0;
     if (map->kind != TRI_YAML_MAP)
-        return tri_fail(TRI_ECONFIG, "%s:%d: %s wants keys and values", origin, map->line, what);
+        return tri_fail(TRI_ECONFIG, "%s:%d: %s needs keys and values", origin, map->line, what);
     while (keys[count])
         count++;
     for (const tri_yaml *child = map->child; child; child = child->next) {
@@ -119,7 +119,7 @@ static tri_status host_read(const tri_yaml *node, const char *origin, tri_plan_h
     TRI_TRY(number_read(node, "hosts", origin, "memory_gb_s", &rate));
     TRI_TRY(number_read(node, "hosts", origin, "price", &host->price_per_hour));
     if (tri_yaml_find(node, "speed") && host->gflops > 0)
-        return tri_fail(TRI_ECONFIG, "%s:%d: want speed or gflops of a host, found both", origin, node->line);
+        return tri_fail(TRI_ECONFIG, "%s:%d: want speed or gflops of a host, got both", origin, node->line);
     host->memory_nbytes = memory * GIB;
     host->memory_rate = rate * GB;
     if (host->gflops > 0 && host->memory_rate == 0)
@@ -141,8 +141,8 @@ static tri_status hosts_read(const tri_yaml *root, const char *origin, tri_plan_
         cluster->host_count += host.count;
         workers += (int64_t)host.count * host.workers;
         if (status == TRI_OK && workers > WORKER_LIMIT)
-            status = tri_fail(TRI_ECONFIG, "%s:%d: want at most %d workers, found %lld", origin, node->line,
-                              WORKER_LIMIT, (long long)workers);
+            status = tri_fail(TRI_ECONFIG, "%s:%d: want at most %d workers, got %lld", origin, node->line, WORKER_LIMIT,
+                              (long long)workers);
         if (status == TRI_OK)
             status = tri_vector_push(&all, &host) ? TRI_OK : TRI_ENOMEM;
     }

@@ -429,7 +429,7 @@ tri_status tri_plan_models_chunks(tri_plan_models *models, const tri_layout *lay
     const double *seconds;
     TRI_TRY(variant_find(models, layout->tensor, &variant));
     if (layout->pipeline > 1 && tri_model_sync_channels(variant->model) > 0)
-        return tri_fail(TRI_ECONFIG, "pipeline %d: batch norm over the whole batch wants it in one piece",
+        return tri_fail(TRI_ECONFIG, "pipeline %d: batch norm over the whole batch needs it in one piece",
                         layout->pipeline);
     if (layout->pipeline * layout->chunks > variant->sections.count)
         return tri_fail(TRI_ECONFIG, "pipeline %d%s: the model has %d sections between places where it may be cut",

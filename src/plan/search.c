@@ -61,7 +61,7 @@ static void check_memory(const search *v, tri_plan_row *row)
     if (cost->memory <= v->plan->memory_limit)
         return;
     snprintf(row->refusal, sizeof(row->refusal),
-             "memory: a worker wants %s (weights %s, gradients %s, optimizer %s, activations %s) and has %s",
+             "memory: a worker needs %s (weights %s, gradients %s, optimizer %s, activations %s) and has %s",
              print_nbytes(cost->memory, texts[0]), print_nbytes(cost->weights, texts[1]),
              print_nbytes(cost->gradients, texts[2]), print_nbytes(cost->optimizer, texts[3]),
              print_nbytes(cost->activations, texts[4]), print_nbytes(v->plan->memory_limit, texts[5]));
@@ -127,7 +127,7 @@ static tri_status rows_of_zero(const search *v, tri_layout layout, const tri_pla
     int64_t wanted = v->wish->zero_ranks;
     if (is_uneven(v, &layout))
         return refuse(v, &layout,
-                      "zero3 with pieces of the batch wants a number of data ranks that divides train.shards");
+                      "zero3 with pieces of the batch needs a number of data ranks that divides train.shards");
     tri_status status = zero_find(v, &layout, wanted ? wanted : TRI_ZERO_RANKS_HOST, &layout.zero);
     if (status == TRI_ECONFIG && wanted)
         return refuse(v, &layout, tri_last_error());

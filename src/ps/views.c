@@ -145,7 +145,7 @@ static tri_status host_read(tri_store *store, int number, int64_t until_ns, uint
     TRI_TRY(tri_store_wait(store, key, &text, &nbytes, until_ns));
     bool read = sscanf(text, "%16" SCNx64, host) == 1;
     tri_free(text);
-    return read ? TRI_OK : tri_fail(TRI_EFORMAT, "store key %s: want the number of a host, found another text", key);
+    return read ? TRI_OK : tri_fail(TRI_EFORMAT, "store key %s: want the number of a host, got another text", key);
 }
 
 tri_status tri_ps_views_hosts(tri_store *store, int servers, int64_t deadline_ns, uint64_t *hosts)

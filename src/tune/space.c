@@ -68,7 +68,7 @@ static tri_status when_read(tri_arena *arena, const tri_space *space, const tri_
         if (strcmp(space->rows[i].name, node->child->key) == 0)
             row->when = i;
     if (row->when < 0)
-        return wrong(origin, node, row->name, "when: a row that stands above it");
+        return wrong(origin, node, row->name, "when: a row above it");
     TRI_TRY(texts_read(arena, node->child, &row->when_values, &row->when_count));
     const tri_space_row *above = &space->rows[row->when];
     for (int i = 0; i < row->when_count; i++)
@@ -93,7 +93,7 @@ static tri_status field_read(tri_arena *arena, const tri_space *space, const tri
         return tri_yaml_real(field, row->name, 1, 1e15, &row->step);
     if (strcmp(field->key, "int") == 0 || strcmp(field->key, "uniform") == 0 || strcmp(field->key, "log") == 0 ||
         strcmp(field->key, "log_int") == 0 || strcmp(field->key, "choice") == 0)
-        return wrong(origin, field, row->name, "one of uniform, log, int, log_int, choice; it stands first");
+        return wrong(origin, field, row->name, "one of uniform, log, int, log_int, choice; it comes first");
     return wrong(origin, field, row->name,
                  "after uniform, log, int, log_int or choice: when, points, and for int step");
 }
@@ -252,7 +252,7 @@ tri_status tri_space_grid(const tri_space *space, int64_t *count)
     double units[TRI_SPACE_MAX];
     for (int i = 0; i < space->count; i++)
         if (grid_count(&space->rows[i]) == 0)
-            return tri_fail(TRI_ECONFIG, "space of %s: a grid wants points: N beside its bounds", space->rows[i].name);
+            return tri_fail(TRI_ECONFIG, "space of %s: a grid needs points: N beside its bounds", space->rows[i].name);
     *count = grid_walk(space, 0, -1, units);
     if (*count > GRID_MOST)
         return tri_fail(TRI_ECONFIG, "space: the grid has more than %d points", GRID_MOST);

@@ -13,7 +13,7 @@
 static const tri_option rows[] = {TRI_TUNE_OPTIONS(TRI_OPTION_ROW)};
 #undef TRI_OPTION_STRUCT
 const tri_option_table tri_tune_options =
-    TRI_OPTION_TABLE("tune", tri_tune_config, rows, "a search for good options; in its file they stand at the top");
+    TRI_OPTION_TABLE("tune", tri_tune_config, rows, "a search for good options; in its file they are at the top");
 
 #define FILE_LIMIT_NBYTES (1u << 20)
 #define DEFAULT_TRIALS    32
@@ -42,7 +42,7 @@ static tri_status set_read(tri_sweep *sweep, const tri_yaml *node, const char *o
     for (const tri_yaml *at = node ? node->child : NULL; at; at = at->next) {
         tri_string text = {0};
         if (!strchr(at->key, '.'))
-            return tri_fail(TRI_ECONFIG, "%s:%d: set: want names of the form section.key, found '%s'", origin, at->line,
+            return tri_fail(TRI_ECONFIG, "%s:%d: set: want names of the form section.key, got '%s'", origin, at->line,
                             at->key);
         tri_status status =
             at->kind == TRI_YAML_SCALAR ? tri_string_append(&text, at->text) : tri_yaml_print_flow(at, &text);
@@ -86,7 +86,7 @@ static tri_status rungs_make(tri_sweep *sweep, const char *origin)
     if (tune->min_steps == 0)
         tune->min_steps = tune->steps / (tune->eta * tune->eta) > 0 ? tune->steps / (tune->eta * tune->eta) : 1;
     if (asha && tune->min_steps >= tune->steps)
-        return tri_fail(TRI_ECONFIG, "%s: min_steps: want less than steps, %lld, found %lld", origin,
+        return tri_fail(TRI_ECONFIG, "%s: min_steps: want less than steps, %lld, got %lld", origin,
                         (long long)tune->steps, (long long)tune->min_steps);
     if (!asha)
         return TRI_OK;
@@ -138,7 +138,7 @@ static tri_status keys_read(tri_sweep *sweep, const tri_yaml *root, const char *
         if (!tri_options_find(&tri_tune_options, at->key))
             return unknown_key(origin, at);
         if (at->kind != TRI_YAML_SCALAR)
-            return tri_fail(TRI_ECONFIG, "%s:%d: %s wants one value", origin, at->line, at->key);
+            return tri_fail(TRI_ECONFIG, "%s:%d: %s: want one value", origin, at->line, at->key);
         TRI_TRY_IN(tri_options_set(&tri_tune_options, &sweep->tune, at->key, at->text), "%s:%d", origin, at->line);
     }
     TRI_TRY(set_read(sweep, tri_yaml_find(root, "set"), origin));

@@ -84,7 +84,7 @@ class Cards(unittest.TestCase):
         self.assertIn("estimated by the clock of their cards", text)
         rows = [json.loads(line) for line in self.run_it("plan", *GPT, "-n", "2", "--json", "--all", cuda="memory=1").splitlines()]
         refused = [row["why_not"] for row in rows if "why_not" in row]
-        self.assertTrue(any("memory: a worker wants" in why for why in refused), rows)
+        self.assertTrue(any("memory: a worker needs" in why for why in refused), rows)
         self.assertTrue(all(row["host_memory"] > 0 for row in rows if "host_memory" in row))
 
     def test_a_described_cluster_needs_no_card_and_its_rate(self):

@@ -115,9 +115,9 @@ class Chaos(elastic.Elastic):
         for words, code, says in (
             ((folder, "--faults", "corrupt"), 2, "corrupt: happens inside of a worker: want a run with comm.chaos=on, worker 0 has it off"),
             ((launcher, "--faults", "kill,full-disk"), 2, "want a run with comm.chaos=on"),
-            ((self.path / "no",), 1, "want the folder of a run, or the id of a process, found nothing"),
+            ((self.path / "no",), 1, "want the folder of a run, or the id of a process, got nothing"),
             ((self.path,), 1, "no worker of this run is at work on this machine"),
-            ((os.getpid(),), 1, "want the id of a 'trireme train -n N', or of one of its workers, found another process"),
+            ((os.getpid(),), 1, "want the id of a 'trireme train -n N', or of one of its workers, got another process"),
         ):
             done = chaos(*words)
             self.assertEqual((done.returncode, says in done.stderr, done.stderr.count("error")), (code, True, 1), done.stderr)

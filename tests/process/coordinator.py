@@ -128,7 +128,7 @@ class Coordinator(Elastic):
         self.assertTrue(first.wait_for("4 workers"), first.text())
         for rank in (0, 1):
             self.kill_worker(rank)
-        self.assertTrue(first.wait_for("the others go on", 2), first.text())
+        self.assertTrue(first.wait_for("the others continue", 2), first.text())
         self.assertTrue(second.wait_for(": 2 workers, step"), second.text())
         self.check(second, *FOR_EVER)
         self.assertEqual(first.end(), 0, first.text())
@@ -214,10 +214,10 @@ class Coordinator(Elastic):
 
     def test_what_cannot_be_is_refused(self):
         for words, says in (
-            (["--attach", "nowhere"], "--attach wants the folder of a run, found no nowhere"),
-            (["--attach", "."], "want a run whose launcher was killed, found no journal of one"),
-            (["-n", "2", "--alone", "3"], "--alone goes with --elastic"),
-            (["-n", "2", "--join", "h:1"], "--join goes with -n N and --elastic MIN:MAX"),
+            (["--attach", "nowhere"], "--attach: want the folder of a run, got no nowhere"),
+            (["--attach", "."], "want a run whose launcher was killed, got no journal of one"),
+            (["-n", "2", "--alone", "3"], "--alone requires --elastic"),
+            (["-n", "2", "--join", "h:1"], "--join requires -n N and --elastic MIN:MAX"),
             (["-n", "2", "--elastic", "1:8", "--join", "h:1"], "want the token of that job in the environment"),
             (["-n", "2", "--elastic", "1:8", "--listen", "h"], "--listen: want a token that those who join know too"),
         ):

@@ -173,7 +173,7 @@ class Elastic(Runs):
                 rank = left.pop(draw.randrange(len(left)))
                 self.assertTrue(run.signal(rank, signal.SIGKILL), "the run was over too soon")
             self.check(run, *LONG)
-            self.assertIn("the others go on", run.text())
+            self.assertIn("the others continue", run.text())
 
     @long_test
     def test_f16_and_sums_over_the_batch(self):
@@ -277,7 +277,7 @@ class Elastic(Runs):
                                  "comm.heartbeat_ms=10000", *LONG)
         stopped = run.signal(1, signal.SIGSTOP)
         run.signal(2, signal.SIGTERM)
-        self.assertTrue(run.wait_for("worker 2 left before its step had ended (exit code 143); the others go on"), run.text())
+        self.assertTrue(run.wait_for("worker 2 left before its step had ended (exit code 143); the others continue"), run.text())
         os.kill(stopped, signal.SIGCONT)
         self.check(run, *LONG)
         self.assertIn("leaves at once, as if it had been killed, before --grace (1 s) is over", run.text())
@@ -360,20 +360,20 @@ class Elastic(Runs):
 
     def test_what_cannot_be_is_refused(self):
         for words, says in (
-            (["--elastic", "3"], "--elastic wants MIN:MAX"),
+            (["--elastic", "3"], "--elastic: want MIN:MAX"),
             (["-n", "2", "--elastic", "3:8"], "want as many workers to begin with, got -n 2"),
             (["-n", "2", "--elastic", "1:9"], "want at most train.shards workers, 8"),
-            (["-n", "2", "--elastic", "1:8", "--servers", "1"], "--elastic goes without --servers"),
+            (["-n", "2", "--elastic", "1:8", "--servers", "1"], "--elastic cannot be combined with --servers"),
             (["-n", "2", "--elastic", "1:8", "parallel.sync=local", "parallel.outer_delay=1"], "parallel.outer_delay 0"),
             (["-n", "4", "--elastic", "2:8", "model.sync_batch_norm=true", "train.shards_at_once=2"], "with --elastic train.shards_at_once 0"),
-            (["-n", "2", "--elastic", "1:8", "parallel.tensor=2"], "wants parallel.tensor_parts"),
+            (["-n", "2", "--elastic", "1:8", "parallel.tensor=2"], "needs parallel.tensor_parts"),
             (["-n", "2", "--elastic", "1:8", "parallel.pipeline=auto"], "both auto: give one of them a number"),
             (["-n", "4", "--elastic", "1:8", "parallel.sync=zero1", "parallel.zero_ranks=2"], "--elastic requires parallel.zero_ranks all"),
             (["-n", "2", "--elastic", "1:8", "comm.heartbeat_ms=0"], "comm.heartbeat_ms above 0"),
-            (["-n", "2", "--wait", "3"], "--wait goes with --elastic"),
+            (["-n", "2", "--wait", "3"], "--wait requires --elastic"),
             (["-n", "2", "train.on_straggler=replace"], "train.on_straggler replace requires --elastic"),
             (["-n", "2", "--elastic", "1:8", "train.on_straggler=replace", "monitor.watch_every_s=0"], "want monitor.watch_every_s above 0, got 0"),
-            (["-n", "2", "--spares", "1"], "--spares goes with -n N and --elastic"),
+            (["-n", "2", "--spares", "1"], "--spares requires -n N and --elastic"),
             (["-n", "2", "--elastic", "1:3", "--spares", "1"], "spares wait while the 3 workers of --elastic 1:3 are there: want -n 3, got 2"),
             (["--elastic", "1:8"], "was started by alone"),
         ):

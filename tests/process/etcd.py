@@ -137,7 +137,7 @@ class Stores(Elastic):
             (f"{url}?user=me", "got another setting"),
             ("etcd://127.0.0.1", "got a member that is no host:port"),
             ("http://127.0.0.1:1", "want tcp://<host>:<port>, file:///<folder> or etcd://<host>:<port>"),
-            ("tcp://127.0.0.1:1", "--store wants etcd[s]://"),
+            ("tcp://127.0.0.1:1", "--store: want etcd[s]://"),
         ):
             self.check_refused(self.refused("--store", store), says)
         self.check_refused(waiting, "Failed to connect")

@@ -117,8 +117,8 @@ class Kubernetes(unittest.TestCase):
         self.refuse("k8s.kind: want", "values.yaml", "--kind", "daemonset")
         self.refuse("did you mean \"k8s.workers\"", "values.yaml", "worker=3")
         self.refuse("k8s.name: want at most 40 of a-z", "values.yaml", "name=Digits")
-        self.refuse("k8s.least: want at most k8s.workers, 3, found 4", "values.yaml", "least=4")
-        self.refuse("tolerations wants a list", "values.yaml", "tolerations={a: b}")
+        self.refuse("k8s.least: want at most k8s.workers, 3, got 4", "values.yaml", "least=4")
+        self.refuse("tolerations needs a list", "values.yaml", "tolerations={a: b}")
         self.refuse("k8s.image: want", "values.yaml", "image=\"a: b\"")
         self.refuse("want a file of values")
 

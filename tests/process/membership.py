@@ -86,7 +86,7 @@ class Membership(Runs):
         before = path.read_text()
         path.write_text(before.replace("lr: 0.01", "lr: 0.02"))
         os.kill(workers_in(self.path)[1], signal.SIGKILL)
-        self.assertTrue(first.wait_for("does not fit the run and is not started again; the others go on"), first.text())
+        self.assertTrue(first.wait_for("does not fit the run and is not started again; the others continue"), first.text())
         path.write_text(before)
         self.assertIn("optim.lr: want 0.01, got 0.02", first.text())
         self.assertEqual(first.text().count("started again"), 2, first.text())  # the dead one, and the line above

@@ -320,7 +320,7 @@ class Metrics(unittest.TestCase):
         self.assertNotIn(b"trireme_up", run.raw(b"GET /metrics HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"))
         run.end()
         self.assertIn("at https://127.0.0.1:", run.text)
-        for cert, key, says in (("cert.pem", "", "want certificates and their key, found only cert.pem"),
+        for cert, key, says in (("cert.pem", "", "want certificates and their key, got only cert.pem"),
                                 ("key.pem", "cert.pem", "key.pem and cert.pem: want certificates and their key (PEM), got: "),
                                 ("cert.pem", "none.pem", "none.pem")):
             wrong = subprocess.run([TRIREME, "train", "run.yaml", "--metrics", "0", "--out", "wrong", f"monitor.tls_cert={cert}",

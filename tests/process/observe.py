@@ -97,7 +97,7 @@ class Observe(unittest.TestCase):
         self.assertEqual([line["level"] for line in said][0], "error")
         self.assertIn("train.batch", said[0]["message"])
         run = self.call("info", code=2, TRIREME_LOG="xml")
-        self.assertIn(b"TRIREME_LOG: want text or json, found 'xml'", run.stderr)
+        self.assertIn(b"TRIREME_LOG: want text or json, got 'xml'", run.stderr)
         run = self.call("train", "run.yaml", "monitor.log=xml", code=2)
         self.assertIn(b"monitor.log", run.stderr)
 
@@ -152,7 +152,7 @@ class Observe(unittest.TestCase):
         run = self.call("trace", "run", "--wait", "1", code=1)
         self.assertIn(b"rank 0, wherever it is, does not take what is asked for in its folder: has the run ended?", run.stderr)
         self.assertFalse((self.folder / "run/traces/ask").exists())
-        self.assertIn(b"--steps wants a whole number", self.call("trace", "run", "--steps", "0", code=2).stderr)
+        self.assertIn(b"--steps: want a whole number", self.call("trace", "run", "--steps", "0", code=2).stderr)
 
     def test_workers_with_weights_of_their_own_trace_where_they_meet(self):
         launcher = self.begin("-n", "2", "parallel.sync=local", "parallel.local_steps=8")
@@ -162,7 +162,7 @@ class Observe(unittest.TestCase):
 
     def test_a_path_that_cannot_be_written_is_reported_before_any_step(self):
         (self.folder / "here").mkdir()
-        for path, said in (("nowhere/t.json", b"nowhere/t.json cannot be written"), ("here", b"want a file, found the folder here")):
+        for path, said in (("nowhere/t.json", b"nowhere/t.json cannot be written"), ("here", b"want a file, got the folder here")):
             run = self.call("train", "run.yaml", "-n", "2", "--out", "no", "--trace", f"{path}:5-9", code=2)
             self.assertIn(said, run.stderr)
             self.assertEqual(self.lines("no"), 0)
@@ -204,7 +204,7 @@ class Observe(unittest.TestCase):
         # up 0 on stage 0, all four of stage 1, down 1 on stage 0: 9 ms without a gap
         self.assertEqual((told["stages_critical_us"], told["stages_waited_us"]), (9000, 0))
         self.assertEqual([stage["critical_us"] for stage in told["stages"]], [3000, 6000])
-        self.assertIn("stand still 33 %", told["advice"])
+        self.assertIn("are idle 33 %", told["advice"])
 
     # --- who is slow
 

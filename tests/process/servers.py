@@ -396,10 +396,10 @@ class Servers(unittest.TestCase):
     def test_what_cannot_be_is_refused(self):
         for words, says in (
             (["parallel.sync=ps"], "there are no parameter servers: want --servers N"),
-            (["--servers", "1"], "--servers wants the number of workers too"),
+            (["--servers", "1"], "--servers requires the number of workers"),
             (["-n", "2", "--servers", "1", "parallel.sync=zero1"], "--servers requires parallel.sync ps, got zero1"),
             (["-n", "2", "--servers", "1", "train.precision=f16"], "train.precision f16"),
-            (["-n", "2", "--restarts", "1"], "--restarts goes with --servers"),
+            (["-n", "2", "--restarts", "1"], "--restarts requires --servers"),
             (["-n", "3", "--servers", "1", "train.shards=2"], "3 workers but train.shards is 2"),
             (["-n", "2", "--servers", "1", "parallel.tensor=2"], "want parallel.tensor 1 and parallel.pipeline 1"),
             (["-n", "2", "--servers", "1", "ps.consistency=none"], "ps.consistency"),

@@ -210,7 +210,7 @@ class Trace(unittest.TestCase):
         self.assertEqual([(e["pid"], e["args"]["step"]) for e in found if e["name"] == "step"],
                          [(0, 18), (0, 19), (1, 18), (1, 19)])
         run = self.call("train", "run.yaml", "-n", "2", "--out", "late", "--trace", "late.json:20-30", "train.steps=20")
-        self.assertIn("want a step before 20, where the run ends, found 20", run.stderr)
+        self.assertIn("want a step before 20, where the run ends, got 20", run.stderr)
 
     def test_perfetto_reads_it(self):
         interface = folder_of_interface()

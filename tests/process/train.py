@@ -563,10 +563,10 @@ class Train(unittest.TestCase):
         three = {"x_train": ("<f4", 2), "y_train": ("<f4", 3), "x_test": ("<f4", 2), "y_test": ("<f4", 3)}
         classes = {"x_train": ("<f4", 2), "y_train": ("<i4", 0), "x_test": ("<f4", 2), "y_test": ("<i4", 0)}
         for layers, files, says in (
-            (mlp, {**classes, "x_train": ("<i4", 2)}, "the model wants real numbers or bytes, the samples are i32"),
-            (ids, classes, "the model begins with an embedding and wants i32 or i64, the samples are f32"),
-            ("[linear: 2]", three, r"the model wants targets of shape [2] (f32) for a sample, the data has [3] (f32)"),
-            ("[linear: 3]", {**three, "y_test": ("<f4", 2)}, "the model wants targets of shape [3], the data to evaluate has [2]"),
+            (mlp, {**classes, "x_train": ("<i4", 2)}, "the model needs real numbers or bytes, the samples are i32"),
+            (ids, classes, "the model begins with an embedding and needs i32 or i64, the samples are f32"),
+            ("[linear: 2]", three, r"the model needs targets of shape [2] (f32) for a sample, the data has [3] (f32)"),
+            ("[linear: 3]", {**three, "y_test": ("<f4", 2)}, "the model needs targets of shape [3], the data to evaluate has [2]"),
             (mlp, {**classes, "x_test": ("|u1", 2)}, "the model was made for samples of f32, the data to evaluate has u8"),
             (ids.replace("4", "3"), {**classes, "x_train": ("<i4", 2), "x_test": ("<i4", 2)}, "holds 3, the embedding has rows 0 to 2"),
         ):

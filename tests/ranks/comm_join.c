@@ -154,7 +154,7 @@ static void ranks_meet_through_a_table_of_somebody_else(void **state)
     setenv("TRIREME_COMM", "comm.encrypt=on", 1);
     assert_int_equal(tri_comm_join_by(&meeting, 0, 2, 1, &comm), TRI_ECONFIG);
     assert_string_equal(tri_last_error(),
-                        "comm.encrypt = on: want a secret token for the job (TRIREME_TOKEN), found none "
+                        "comm.encrypt = on: want a secret token for the job (TRIREME_TOKEN), got none "
                         "(started by another library)");
     setenv("TRIREME_TOKEN", "0123456789abcdef", 1);
     setenv("TRIREME_COMM", "comm.encrypt=on comm.engine=mpi", 1);

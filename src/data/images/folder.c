@@ -137,7 +137,7 @@ static tri_status classes_list(tri_image_folder *folder, const char *root)
     }
     names_fini(&names);
     if (status == TRI_OK && folder->classes.count == 0)
-        return tri_fail(TRI_EFORMAT, "%s: want one sub-folder of images per class, found none", root);
+        return tri_fail(TRI_EFORMAT, "%s: want one sub-folder of images per class, got none", root);
     return status;
 }
 
@@ -155,7 +155,7 @@ static tri_status class_list(tri_image_folder *folder, size_t class, bool may_la
     const bool is_there = tri_fs_is_folder(path);
     tri_status status = is_there ? files_list(folder, class_name(folder, class), (int64_t) class, 0) : TRI_OK;
     if (status == TRI_OK && !may_lack && folder->files.count == before)
-        status = tri_fail(TRI_EFORMAT, "%s: want .jpg, .png or .webp files of this class, found none", path);
+        status = tri_fail(TRI_EFORMAT, "%s: want .jpg, .png or .webp files of this class, got none", path);
     tri_free(path);
     return status;
 }
@@ -172,7 +172,7 @@ static tri_status strangers_check(const tri_image_folder *folder)
             known = strcmp(names.items[i], class_name(folder, c)) == 0;
         char *path = known ? NULL : tri_format("%s/%s", folder->root, names.items[i]);
         if (path != NULL && tri_fs_is_folder(path))
-            status = tri_fail(TRI_EFORMAT, "%s: want a class that the training images have, found another", path);
+            status = tri_fail(TRI_EFORMAT, "%s: want a class that the training images have, got another", path);
         tri_free(path);
     }
     names_fini(&names);

@@ -198,7 +198,7 @@ tri_status tri_image_head_parse(const uint8_t *bytes, size_t nbytes, bool whole,
     if (nbytes == 0)
         return tri_fail(TRI_EFORMAT, "%s: the file is empty", origin);
     if (out->format == NULL)
-        return tri_fail(TRI_EFORMAT, "%s: want a JPEG, PNG or WebP image, found none by the first bytes", origin);
+        return tri_fail(TRI_EFORMAT, "%s: want a JPEG, PNG or WebP image, got none by the first bytes", origin);
     TRI_TRY(out->format == &tri_image_jpeg  ? jpeg_head(file, origin, out, more)
             : out->format == &tri_image_png ? png_head(file, origin, out, more)
                                             : webp_head(file, origin, out, more));

@@ -101,11 +101,11 @@ static tri_status header_read(const tri_tar *tar, uint64_t *nbytes)
                         "places: %s < %s",
                         tar->source->origin, tool, tar->source->origin);
     if (memcmp(header + MAGIC_AT, "ustar", 5) != 0)
-        return wrong(tar, tar->at, "want a header of a tar file (ustar), found something else");
+        return wrong(tar, tar->at, "want a header of a tar file (ustar), got something else");
     if (!sum_is_right(header))
         return wrong(tar, tar->at, "the checksum of the tar header is wrong: the file is damaged");
     if (!number_read(header + 124, 12, nbytes))
-        return wrong(tar, tar->at, "the length in the tar header is no number");
+        return wrong(tar, tar->at, "the length in the tar header is not a number");
     return TRI_OK;
 }
 
@@ -133,7 +133,7 @@ static tri_status pax_apply(tri_tar *tar, const char *text, size_t nbytes, bool 
     uint64_t size = 0;
     for (size_t i = 0; i < length; i++) {
         if (value[i] < '0' || value[i] > '9' || size >= NUMBER_LIMIT / 10)
-            return wrong(tar, tar->at, "the size in the pax header is no number");
+            return wrong(tar, tar->at, "the size in the pax header is not a number");
         size = size * 10 + (uint64_t)(value[i] - '0');
     }
     tar->long_nbytes = size;

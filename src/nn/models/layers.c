@@ -282,7 +282,7 @@ static tri_status row_apply(const tri_model_plan *plan, const layer_row *row, co
         TRI_TRY(tri_fields_check(fields, row->name, row->fields));
         for (size_t i = 0; i < TRI_COUNT_OF(row->needed) && row->needed[i]; i++)
             if (!tri_yaml_find(fields, row->needed[i]))
-                return tri_fail(TRI_ECONFIG, "%slayer %s wants the field '%s'", place, row->name, row->needed[i]);
+                return tri_fail(TRI_ECONFIG, "%slayer %s needs the field '%s'", place, row->name, row->needed[i]);
         TRI_TRY_IN(row->add(plan, row, fields, x), "layer %s", row->name);
     }
     if (*x < 0)
@@ -309,7 +309,7 @@ static tri_status item_add(const tri_model_plan *plan, const tri_yaml *item, tri
     if (!value || value->kind == TRI_YAML_MAP || (value->kind == TRI_YAML_SCALAR && !value->text[0]))
         return row_apply(plan, row, item, value && value->child ? value : NULL, x);
     if (!row->figure)
-        return tri_fail(TRI_ECONFIG, "%slayer %s wants %s", tri_field_place(item, place), word,
+        return tri_fail(TRI_ECONFIG, "%slayer %s needs %s", tri_field_place(item, place), word,
                         row->map ? "no fields" : "its fields by name, such as {out: 32}");
     tri_yaml figure = *value; /* "linear: 128" is short for "linear: {out: 128}" */
     figure.key = row->figure;

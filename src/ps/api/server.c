@@ -49,10 +49,10 @@ tri_status tri_kv_token_check(const char *token, const tri_net_config *net)
 {
     const size_t nbytes = strlen(token);
     if (nbytes == 0 && (net->encrypt || net->require_token))
-        return tri_fail(TRI_ECONFIG, "comm.%s = on: want a token that servers and workers share, found none",
+        return tri_fail(TRI_ECONFIG, "comm.%s = on: want a token that servers and workers share, got none",
                         net->encrypt ? "encrypt" : "require_token");
     if (nbytes > 0 && nbytes < TRI_AUTH_TOKEN_LEAST)
-        return tri_fail(TRI_ECONFIG, "token: want at least %d bytes, found %zu", TRI_AUTH_TOKEN_LEAST, nbytes);
+        return tri_fail(TRI_ECONFIG, "token: want at least %d bytes, got %zu", TRI_AUTH_TOKEN_LEAST, nbytes);
     return TRI_OK;
 }
 

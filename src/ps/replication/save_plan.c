@@ -132,7 +132,7 @@ static tri_status read_rows(ps_reader *reader, int64_t elements, tri_arena *aren
                            : 0;
         if (reader->ended || row.place < 0 || row.count < 1 || row.place > most || row.count > most - row.place ||
             row.at < end || row.at > elements || row.count > elements - row.at)
-            return wrong("a row lies where it cannot");
+            return wrong("a row is where it cannot be");
         end = row.at + row.count;
         rows[i] = row;
     }

@@ -210,8 +210,7 @@ static tri_status rows_check(const kv_table *table, const ps_head *head, ps_rows
         TRI_TRY(ps_sparse_slots(table->rows, body->keys, body->count, &slots, &body->look));
     for (int i = 0; i < PS_SLOTS / 64; i++)
         if (slots.bits[i] & ~body->slots.bits[i])
-            return tri_fail(TRI_EFORMAT, "table '%s': a key lies in none of the slots that are named",
-                            table->spec.name);
+            return tri_fail(TRI_EFORMAT, "table '%s': a key is in none of the slots that are named", table->spec.name);
     return TRI_OK;
 }
 

@@ -141,7 +141,7 @@ tri_status tri_ps_ssp_clock(const tri_ps_server *server, ps_client_connection *c
         if (table->restored && head->clock > table->next_deal)
             table->next_deal = head->clock;
         if (!deals || !table->ready || head->clock > table->next_deal)
-            return tri_fail(TRI_EFORMAT, "it wants part %lld, and %lld is the next one", (long long)head->clock,
+            return tri_fail(TRI_EFORMAT, "it asks for part %lld, and %lld is the next one", (long long)head->clock,
                             (long long)table->next_deal);
         deal_next(client, table, head);
         return TRI_OK;

@@ -211,7 +211,7 @@ static tri_status line_read(const tri_yaml *line, const char *what, int64_t *num
     const tri_yaml *at = line;
     for (int i = 0; i < count; i++, at = at->next) {
         if (!at)
-            return tri_fail(TRI_ECONFIG, "a table: %s: want %d numbers, found %d", what, count, i);
+            return tri_fail(TRI_ECONFIG, "a table: %s: want %d numbers, got %d", what, count, i);
         TRI_TRY(tri_yaml_int(at, what, 0, ELEMENTS_MAX, &numbers[i]));
     }
     return TRI_OK;
@@ -233,7 +233,7 @@ static tri_status entry_read(ps_spec *spec, const tri_yaml *node, int e)
     if (numbers[FIRST] < end || numbers[FIRST] % TRI_PARAMS_ALIGN != 0 || numbers[COUNT] < 1 ||
         numbers[COUNT] > params->count - numbers[FIRST] || numbers[BLOCK] < block_end ||
         numbers[BLOCK] > params->block_count - (numbers[COUNT] + TRI_NORM_BLOCK - 1) / TRI_NORM_BLOCK)
-        return tri_fail(TRI_ECONFIG, "a table: entry %d ('%.60s') lies where it cannot", e, name->text);
+        return tri_fail(TRI_ECONFIG, "a table: entry %d ('%.60s') is where it cannot be", e, name->text);
     *entry = (tri_param){.name = name->text,
                          .number = e,
                          .first = numbers[FIRST],
@@ -275,7 +275,7 @@ static tri_status ties_read(ps_spec *spec, const tri_yaml *list)
     for (const tri_yaml *node = list ? list->child : NULL; node; node = node->next) {
         TRI_TRY(line_read(node->child, "tie", numbers, 2));
         if (numbers[0] >= params->entry_count || numbers[1] < least)
-            return tri_fail(TRI_ECONFIG, "a table: tie %d lies where it cannot", params->tie_count);
+            return tri_fail(TRI_ECONFIG, "a table: tie %d is where it cannot be", params->tie_count);
         params->ties[params->tie_count++] = (tri_tie){.entry = (int)numbers[0], .first = numbers[1]};
         least = numbers[1] + params->entries[numbers[0]].count;
     }

@@ -97,7 +97,7 @@ tri_status tri_job_newest_find(tri_job *job, const char *run_folder, char **path
     if (skipped.nbytes)
         tri_log(TRI_LOG_WARN, "passed over: %s", tri_string_text(&skipped));
     if (status == TRI_OK && (skipped.nbytes || folders.count > 1))
-        tri_log(TRI_LOG_WARN, "going on with %s", *path);
+        tri_log(TRI_LOG_WARN, "continuing with %s", *path);
     tri_checkpoint_folders_fini(&folders);
     tri_string_fini(&skipped);
     return status;
@@ -113,7 +113,7 @@ static tri_status misfit_tell(const tri_job *job, const char *path, tri_status s
     if (saved_apart)
         status = tri_fail_context(status,
                                   "workers of parallel.sync local or diloco have saved it, each its own weights, "
-                                  "with which %s does not go on (model.from takes weights alone)",
+                                  "from which %s cannot continue (model.from takes weights alone)",
                                   tri_sync_kind_word(job->config.parallel.sync));
     return status;
 }

@@ -16,14 +16,14 @@ static tri_status check_samples(const tri_value_spec *input, const tri_dataset_i
 {
     char wanted[96], found[96];
     if (tri_shape_count(input->sample) != tri_shape_count(info->sample))
-        return tri_fail(TRI_ECONFIG, "the model wants samples of shape %s, the data has %s",
+        return tri_fail(TRI_ECONFIG, "the model needs samples of shape %s, the data has %s",
                         tri_shape_print(input->sample, wanted), tri_shape_print(info->sample, found));
     if (tri_is_whole(input->dtype) && !tri_is_whole(info->dtype))
-        return tri_fail(TRI_ECONFIG, "the model begins with an embedding and wants i32 or i64, the samples are %s",
+        return tri_fail(TRI_ECONFIG, "the model begins with an embedding and needs i32 or i64, the samples are %s",
                         tri_dtype_name(info->dtype));
     if (!tri_is_whole(input->dtype) && tri_is_whole(info->dtype))
         return tri_fail(TRI_ECONFIG,
-                        "the model wants real numbers or bytes, the samples are %s, as an embedding reads them: want "
+                        "the model needs real numbers or bytes, the samples are %s, as an embedding reads them: want "
                         "them stored as f32, or a model that begins with an embedding",
                         tri_dtype_name(info->dtype));
     return TRI_OK;
@@ -34,7 +34,7 @@ static tri_status check_targets(const tri_value_spec *target, const tri_dataset_
     char wanted[96], found[96];
     if (tri_shape_count(target->sample) == tri_shape_count(info->target) && target->dtype == info->target_dtype)
         return TRI_OK;
-    return tri_fail(TRI_ECONFIG, "the model wants targets of shape %s (%s) for a sample, the data has %s (%s)",
+    return tri_fail(TRI_ECONFIG, "the model needs targets of shape %s (%s) for a sample, the data has %s (%s)",
                     tri_shape_print(target->sample, wanted), tri_dtype_name(target->dtype),
                     tri_shape_print(info->target, found), tri_dtype_name(info->target_dtype));
 }

@@ -213,7 +213,7 @@ static tri_status field_set(tri_config *config, const tri_config_section *sectio
     if (field->kind == TRI_YAML_SCALAR)
         return tri_options_set(section->table, values, field->key, field->text);
     if (field->kind != TRI_YAML_LIST || tri_options_find(section->table, field->key)->type != TRI_OPTION_LIST)
-        return tri_fail(TRI_ECONFIG, "%s wants one value", key);
+        return tri_fail(TRI_ECONFIG, "%s: want one value", key);
     tri_string text = {0};
     tri_status status = tri_yaml_print_flow(field, &text);
     if (status == TRI_OK)
@@ -253,7 +253,7 @@ static tri_status section_read(tri_config *config, const tri_yaml *section, cons
     if (section->kind == TRI_YAML_SCALAR && section->text[0] == 0)
         return TRI_OK; /* "optim:" with nothing below it */
     if (section->kind != TRI_YAML_MAP)
-        return tri_fail(TRI_ECONFIG, "%s:%d: '%s' wants keys and values below it", origin, section->line, section->key);
+        return tri_fail(TRI_ECONFIG, "%s:%d: '%s' needs keys and values below it", origin, section->line, section->key);
     for (tri_yaml *field = section->child; field; field = field->next) {
         char key[256];
         snprintf(key, sizeof(key), "%.80s.%.120s", section->key, field->key);
@@ -389,7 +389,7 @@ tri_status tri_config_load(const char *path, const char *text, const char *const
     tri_storage_configure(&config->storage);
     config->model = tri_yaml_find(config->root, "model");
     if (config->model && config->model->kind != TRI_YAML_MAP)
-        return tri_fail(TRI_ECONFIG, "%s:%d: 'model' wants keys below it, such as 'name: cnn'", origin,
+        return tri_fail(TRI_ECONFIG, "%s:%d: 'model' needs keys below it, such as 'name: cnn'", origin,
                         config->model->line);
     TRI_TRY(norms_settle(config));
     return tri_config_model_split(config);
@@ -407,10 +407,10 @@ static tri_status check_tensor(const tri_parallel_config *parallel, int ranks)
 {
     int64_t parts = parallel->tensor_parts;
     if ((ranks & (ranks - 1)) != 0)
-        return tri_fail(TRI_ECONFIG, "parallel.tensor: want a power of two, found %d", ranks);
+        return tri_fail(TRI_ECONFIG, "parallel.tensor: want a power of two, got %d", ranks);
     if ((parts & (parts - 1)) != 0 || (parts > 0 && parts < ranks))
         return tri_fail(TRI_ECONFIG,
-                        "parallel.tensor_parts: want a power of two that parallel.tensor (%d) divides, found %lld",
+                        "parallel.tensor_parts: want a power of two that parallel.tensor (%d) divides, got %lld",
                         ranks > 0 ? ranks : 1, (long long)parts);
     return TRI_OK;
 }
@@ -433,9 +433,9 @@ tri_status tri_config_check(const tri_config *config, int ranks)
                                      "starts on this machine (-n N), or a number");
     TRI_TRY(tri_checkpoint_levels_read(&config->checkpoint, &levels));
     if ((train->shards & (train->shards - 1)) != 0)
-        return tri_fail(TRI_ECONFIG, "train.shards: want a power of two, found %lld", (long long)train->shards);
+        return tri_fail(TRI_ECONFIG, "train.shards: want a power of two, got %lld", (long long)train->shards);
     if ((train->shards_at_once & (train->shards_at_once - 1)) != 0)
-        return tri_fail(TRI_ECONFIG, "train.shards_at_once: want a power of two or 0, found %lld",
+        return tri_fail(TRI_ECONFIG, "train.shards_at_once: want a power of two or 0, got %lld",
                         (long long)train->shards_at_once);
     TRI_TRY(check_served(&config->parallel));
     tri_mesh mesh = {0};
@@ -453,7 +453,7 @@ tri_status tri_config_check(const tri_config *config, int ranks)
     if (tri_sync_is_local(&config->parallel) &&
         (mesh.tensor > 1 || mesh.pipeline > 1 || config->parallel.tensor_parts > 1))
         return tri_fail(TRI_ECONFIG,
-                        "parallel.sync %s wants whole models: parallel.tensor, tensor_parts and pipeline 1",
+                        "parallel.sync %s needs whole models: parallel.tensor, tensor_parts and pipeline 1",
                         tri_sync_kind_word(config->parallel.sync));
     TRI_TRY(tri_loss_scale_check(config));
     TRI_TRY(tri_guard_check(config));

@@ -96,9 +96,9 @@ TRI_ENUM(tri_kernels)
       "where to train: auto (the CPU) or cpu; cuda or cuda:N: an NVIDIA card, not tried on one yet; fake: the CPU's "  \
       "kernels in memory that the host cannot touch, for tests")                                                       \
     X(ENUM, kernels, "cpu", 0, 0, tri_kernels,                                                                         \
-      "cpu: the fast kernels of train.device; reference: slow and simple ones of the CPU; cuda: those of a card, "     \
-      "with "                                                                                                          \
-      "cublasLt for matrix products where it is; cuda_own: without it, so the bits do not depend on its version")      \
+      "cpu: the fast kernels of train.device (cuda on a card); reference: slow and simple ones of the CPU; cuda: "     \
+      "those of a card, with cublasLt for matrix products where it is; cuda_own: without it, so the bits do not "      \
+      "depend on its version")                                                                                         \
     X(INT, eval_every, "1", 0, 1e9, NULL, "epochs between evaluations on the test set; 0: only at the end")            \
     X(INT, eval_every_steps, "0", 0, 1e15, NULL,                                                                       \
       "steps between evaluations, instead of train.eval_every; 0: train.eval_every counts")                            \

@@ -22,7 +22,7 @@ static tri_status skip_check(const tri_config *config, const char *what, const c
 {
     if (tri_sync_is_local(&config->parallel) || config->parallel.sync == TRI_SYNC_PS)
         return tri_fail(TRI_ECONFIG,
-                        "%s wants all workers to skip the same steps: parallel.sync %s lets each go by itself (%s)",
+                        "%s needs all workers to skip the same steps: parallel.sync %s lets each go by itself (%s)",
                         what, tri_sync_kind_word(config->parallel.sync), besides);
     return TRI_OK;
 }
@@ -75,10 +75,10 @@ tri_status tri_loss_scale_check(const tri_config *config)
 {
     const tri_train_config *train = &config->train;
     if (train->loss_scale != 0 && !is_power(train->loss_scale))
-        return tri_fail(TRI_ECONFIG, "train.loss_scale: want a power of two or 0, found %lld",
+        return tri_fail(TRI_ECONFIG, "train.loss_scale: want a power of two or 0, got %lld",
                         (long long)train->loss_scale);
     if (!is_power(train->loss_scale_init))
-        return tri_fail(TRI_ECONFIG, "train.loss_scale_init: want a power of two, found %lld",
+        return tri_fail(TRI_ECONFIG, "train.loss_scale_init: want a power of two, got %lld",
                         (long long)train->loss_scale_init);
     if (train->precision != TRI_PRECISION_F16)
         return TRI_OK;

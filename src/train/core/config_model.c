@@ -95,7 +95,7 @@ static tri_status child_put(tri_yaml *map, tri_yaml *child, const char *origin)
     const tri_yaml *found = tri_yaml_find(map, child->key);
     if (found && strcmp(child->key, "name") == 0 &&
         (child->kind != TRI_YAML_SCALAR || strcmp(found->text, child->text) != 0))
-        return tri_fail(TRI_ECONFIG, "model.name: %s is a %s, the configuration wants %s", origin, found->text,
+        return tri_fail(TRI_ECONFIG, "model.name: %s is a %s, the configuration needs %s", origin, found->text,
                         child->text ? child->text : "something else");
     (void)child_take(map, child->key);
     tri_yaml **tail = &map->child;

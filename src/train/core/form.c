@@ -91,7 +91,7 @@ static tri_status check_evaluated(const tri_job *job, const tri_dataset_info *fo
     const tri_dataset_info *info = &job->info;
     char wanted[96], text[96];
     if (tri_shape_count(found->sample) != tri_shape_count(info->sample))
-        return tri_fail(TRI_ECONFIG, "the model wants samples of shape %s, the data to evaluate has %s",
+        return tri_fail(TRI_ECONFIG, "the model needs samples of shape %s, the data to evaluate has %s",
                         tri_shape_print(info->sample, wanted), tri_shape_print(found->sample, text));
     if (tri_is_whole(found->dtype) != tri_is_whole(info->dtype))
         return tri_fail(TRI_ECONFIG, "the model was made for samples of %s, the data to evaluate has %s",
@@ -103,7 +103,7 @@ static tri_status check_evaluated(const tri_job *job, const tri_dataset_info *fo
                         tri_dtype_name(info->dtype), tri_dtype_name(found->dtype),
                         tri_normalize_word(job->config.data.normalize));
     if (!tri_shape_equal(found->target, info->target) || found->target_dtype != info->target_dtype)
-        return tri_fail(TRI_ECONFIG, "the model wants targets of shape %s, the data to evaluate has %s",
+        return tri_fail(TRI_ECONFIG, "the model needs targets of shape %s, the data to evaluate has %s",
                         tri_shape_print(info->target, wanted), tri_shape_print(found->target, text));
     if (found->classes > info->classes || (found->classes == 0) != (info->classes == 0))
         return tri_fail(TRI_ECONFIG, "the model knows %lld classes, the data to evaluate has %lld",

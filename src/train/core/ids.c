@@ -49,7 +49,7 @@ tri_status tri_job_ids_meet(tri_job *job)
     }
     job->trace_id[sizeof(job->trace_id) - 1] = 0;
     if (!tri_trace_id_is(job->trace_id))
-        return tri_fail(TRI_EFORMAT, "trace id: want 32 hex digits from rank 0, found '%.40s'", job->trace_id);
+        return tri_fail(TRI_EFORMAT, "trace id: want 32 hex digits from rank 0, got '%.40s'", job->trace_id);
     tri_job_who_tell(job, -1);
     return TRI_OK;
 }

@@ -142,13 +142,13 @@ tri_status tri_predictor_put(tri_predictor *predictor, int64_t row, const double
     double low, high;
     bool whole;
     if (count != tri_shape_count(info->sample))
-        return tri_fail(TRI_EINVAL, "want %lld numbers, a sample of shape %s, found %lld",
+        return tri_fail(TRI_EINVAL, "want %lld numbers, a sample of shape %s, got %lld",
                         (long long)tri_shape_count(info->sample), tri_shape_print(info->sample, text),
                         (long long)count);
     range_of(info->dtype, &low, &high, &whole);
     for (int64_t i = 0; i < count; i++)
         if (!(numbers[i] >= low && numbers[i] <= high) || (whole && numbers[i] != floor(numbers[i])))
-            return tri_fail(TRI_EINVAL, "number %lld: want %s from %.9g to %.9g (the data are %s), found %.9g",
+            return tri_fail(TRI_EINVAL, "number %lld: want %s from %.9g to %.9g (the data are %s), got %.9g",
                             (long long)i, whole ? "a whole number" : "a number", low, high, tri_dtype_name(info->dtype),
                             numbers[i]);
     unsigned char *stored = predictor->stored + (size_t)row * predictor->stored_nbytes;
@@ -221,7 +221,7 @@ tri_status tri_predictor_put_index(tri_predictor *predictor, int64_t row, int64_
 {
     TRI_TRY(dataset_open(predictor));
     if (index < 0 || index >= predictor->dataset->info.count)
-        return tri_fail(TRI_EINVAL, "index: want 0 to %lld, found %lld", (long long)predictor->dataset->info.count - 1,
+        return tri_fail(TRI_EINVAL, "index: want 0 to %lld, got %lld", (long long)predictor->dataset->info.count - 1,
                         (long long)index);
     predictor->wanted[predictor->wanted_count++] = (wanted_sample){index, row};
     return TRI_OK;

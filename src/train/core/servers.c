@@ -49,7 +49,7 @@ tri_status tri_job_servers_find(tri_job *job, tri_ps_client *client)
                         tri_sync_kind_word(job->config.parallel.sync));
     if (job->config.train.precision == TRI_PRECISION_F16)
         return tri_fail(TRI_ECONFIG,
-                        "train.precision f16: its loss scale wants all sums at the workers: want f32 or bf16 "
+                        "train.precision f16: its loss scale needs all sums at the workers: want f32 or bf16 "
                         "with parallel.sync ps");
     const tri_ps_client_setup *setup = tri_ps_client_setup_of(client);
     if (setup->workers > job->config.train.shards)

@@ -40,7 +40,7 @@ static tri_status cut_by_hand(const tri_job *job, const tri_model *model, const 
     *given = count > 0;
     if (status == TRI_OK && count > 0 && count + 1 != wanted)
         status = tri_fail(TRI_ECONFIG,
-                          "parallel.cut_at: %d cuts make %d stages, but parallel.pipeline %d with %d a rank wants %d",
+                          "parallel.cut_at: %d cuts make %d stages, but parallel.pipeline %d with %d a rank needs %d",
                           count, count + 1, job->mesh.pipeline, (int)parallel->chunks, wanted);
     if (status == TRI_OK && count > 0)
         status = tri_stages_by_hand(model, sections, names, count, stages);

@@ -29,7 +29,7 @@ static tri_status find_checkpoint(const char *path, char out[1200])
     const char *slash = strrchr(path, '/');
     int64_t step;
     if (!tri_fs_is_folder(path))
-        return tri_fail(TRI_ENOTFOUND, "%s: want the folder of a run or of a checkpoint, found %s", path,
+        return tri_fail(TRI_ENOTFOUND, "%s: want the folder of a run or of a checkpoint, got %s", path,
                         tri_fs_exists(path) ? "a file" : "nothing");
     if (is_there(path, TRI_MANIFEST_FILE, folder) || tri_checkpoint_name_step(slash ? slash + 1 : path, &step)) {
         snprintf(out, 1200, "%s", path);

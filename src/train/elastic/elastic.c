@@ -584,7 +584,7 @@ static tri_status generation_find(elastic *at)
     if (status == TRI_OK)
         status = decide(at);
     else if (status != TRI_EMISMATCH)
-        tri_fail_context(status, "while looking for workers to go on with");
+        tri_fail_context(status, "while looking for workers to continue with");
     if (status != TRI_OK && atomic_load(&at->alone) && is_first_left(at)) {
         tri_comm *links = at->comm; /* who sees them closed looks whether it is saved */
         status = save_alone(at);

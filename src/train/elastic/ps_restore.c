@@ -39,7 +39,7 @@ static tri_status slices_turn(const tri_job *job, const tri_job_slices *slices, 
     for (int i = 0; i < arrays->count * tensors; i++) {
         out[i] = i < tensors ? slices->content.model[i] : slices->content.state[i - tensors];
         if (!out[i].values)
-            return tri_fail(TRI_EINTERNAL, "'%s' does not lie in one piece", out[i].name);
+            return tri_fail(TRI_EINTERNAL, "'%s' is not in one piece", out[i].name);
         out[i].values = at->arrays[i / tensors] + (out[i].values - (const float *)arrays->views[i / tensors].host);
     }
     return TRI_OK;

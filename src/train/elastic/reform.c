@@ -35,31 +35,32 @@ tri_status tri_elastic_check(const tri_config *config)
         {"comm.order canonical", config->comm.order == TRI_ORDER_CANONICAL},
     };
     if (parallel->sync == TRI_SYNC_PS)
-        return tri_fail(TRI_ECONFIG, "--elastic goes without parallel.sync ps: workers of servers come and go by "
-                                     "--servers and --restarts (ps.backup_workers, ps.replicas)");
+        return tri_fail(TRI_ECONFIG,
+                        "--elastic cannot be combined with parallel.sync ps: workers of servers come and go by "
+                        "--servers and --restarts (ps.backup_workers, ps.replicas)");
     if (tri_sync_is_local(parallel) && parallel->outer_delay > 0)
         return tri_fail(TRI_ECONFIG,
-                        "--elastic goes with parallel.outer_delay 0: what is on its way is lost with a worker, got "
+                        "--elastic requires parallel.outer_delay 0: what is on its way is lost with a worker, got "
                         "%lld",
                         (long long)parallel->outer_delay);
     if (parallel->tensor == TRI_OPTION_AUTO || parallel->pipeline == TRI_OPTION_AUTO)
-        return tri_fail(TRI_ECONFIG, "--elastic wants a number of tensor ranks and stages, got auto");
+        return tri_fail(TRI_ECONFIG, "--elastic: want a number of tensor ranks and stages, got auto");
     if (parallel->tensor != 1 && parallel->tensor_parts == 0)
         return tri_fail(TRI_ECONFIG,
-                        "--elastic with parallel.tensor %lld wants parallel.tensor_parts: the bits are not "
+                        "--elastic with parallel.tensor %lld needs parallel.tensor_parts: the bits are not "
                         "to depend on how many ranks are left",
                         (long long)parallel->tensor);
     for (size_t i = 0; i < TRI_COUNT_OF(rows); i++)
         if (!rows[i].holds)
             return tri_fail(TRI_ECONFIG, "--elastic requires %s", rows[i].wanted);
     if (parallel->ahead == TRI_AHEAD_ON)
-        return tri_fail(TRI_ECONFIG, "--elastic goes with parallel.ahead off: a step is redone whole, got on");
+        return tri_fail(TRI_ECONFIG, "--elastic requires parallel.ahead off: a step is redone whole, got on");
     if (tri_guard_copies(config))
         return tri_fail(TRI_ECONFIG,
-                        "--elastic goes with train.on_nonfinite and train.on_spike stop or skip so far: the "
+                        "--elastic requires train.on_nonfinite and train.on_spike stop or skip so far: the "
                         "copies of rollback are in the memory of each worker");
     if (config->net.heartbeat_ms == 0)
-        return tri_fail(TRI_ECONFIG, "--elastic wants workers that watch each other: comm.heartbeat_ms above 0");
+        return tri_fail(TRI_ECONFIG, "--elastic needs workers that watch each other: comm.heartbeat_ms above 0");
     return tri_stragglers_check(config, true);
 }
 

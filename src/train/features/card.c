@@ -63,7 +63,7 @@ static tri_status card_open(tri_job *job)
     const tri_status status = tri_card_monitor_open(name, room.place, fault_take, state, &state->monitor);
     if (status == TRI_OK || status == TRI_ENOMEM)
         return status;
-    tri_log(TRI_LOG_DEBUG, "no figures and faults of the card: %s", tri_last_error());
+    tri_log(TRI_LOG_DEBUG, "no metrics and faults of the card: %s", tri_last_error());
     return TRI_OK;
 }
 

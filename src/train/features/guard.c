@@ -183,10 +183,11 @@ static tri_status guard_act(tri_job *job, tri_guard_act act, const char *what)
     job->record.skipped = true;
     if (act == TRI_GUARD_ROLLBACK) {
         TRI_TRY_IN(tri_features_rollback(job), "while rolling back");
-        snprintf(text, sizeof(text), "%s: the weights are those before step %lld again, and go on after this one", what,
+        snprintf(text, sizeof(text),
+                 "%s: the weights are those before step %lld again, and training continues after this one", what,
                  (long long)guard->copy_step);
     } else
-        snprintf(text, sizeof(text), "%s: it moves nothing", what);
+        snprintf(text, sizeof(text), "%s: it updates nothing", what);
     return tri_job_event_tell(job, act == TRI_GUARD_ROLLBACK ? "rollback" : "skip", text);
 }
 
@@ -269,7 +270,7 @@ static tri_status judge(tri_job *job, double norm)
     if (loss_is_none(job))
         snprintf(what, sizeof(what), "the loss of step %lld is %s", (long long)job->step, loss_text(job));
     else
-        snprintf(what, sizeof(what), "the gradient of step %lld is no number, its norm is %f", (long long)job->step,
+        snprintf(what, sizeof(what), "the gradient of step %lld is NaN or Inf, its norm is %f", (long long)job->step,
                  norm);
     return guard_act(job, guard_of(job)->on_nonfinite, what);
 }

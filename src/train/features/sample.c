@@ -90,7 +90,7 @@ static tri_status tokenizer_find(tri_job *job)
         status = tri_text_tokenizer_find(job->config.from, tokenizer);
     if (status == TRI_ENOTFOUND)
         return tri_fail(TRI_ECONFIG,
-                        "train.sample_every wants a tokenizer.json in the run folder (data of text bring it "
+                        "train.sample_every requires a tokenizer.json in the run folder (data of text bring it "
                         "there) or beside model.from; there is none");
     return status;
 }
@@ -105,7 +105,7 @@ static tri_status form(tri_job *job)
     if (tri_shard_map_is_spread(job->weights_at) || job->config.parallel.tensor_parts > 1) {
         texts->gathered = tri_alloc_bulk((size_t)job->tensors.total * sizeof(float));
         if (!texts->gathered)
-            return tri_fail(TRI_ENOMEM, "train.sample_every: rank 0 wants %lld bytes for all weights",
+            return tri_fail(TRI_ENOMEM, "train.sample_every: rank 0 needs %lld bytes for all weights",
                             (long long)(job->tensors.total * (int64_t)sizeof(float)));
     }
     TRI_TRY(tokenizer_find(job));

@@ -315,8 +315,7 @@ static tri_status step_end(tri_job *job)
     if (end > trace->window.from)
         TRI_TRY_IN(collect(job), "while collecting the trace");
     else if (tri_job_number(job) == 0)
-        tri_log(TRI_LOG_WARN,
-                "monitor.trace: want a step before %lld, where the run ends, found %lld: there is no trace",
+        tri_log(TRI_LOG_WARN, "monitor.trace: want a step before %lld, where the run ends, got %lld: there is no trace",
                 (long long)job->steps, (long long)trace->window.from);
     return TRI_OK;
 }

@@ -432,7 +432,7 @@ tri_status tri_job_put_out(tri_job *job, int rank, const char *what)
     tri_status status =
         rank == job->rank
             ? tri_fail(TRI_EIO, "%s: the memory or the processor of this worker fails; it leaves", what)
-            : tri_fail(TRI_EPEER, "%s: its memory or its processor fails; the others go on without it", what);
+            : tri_fail(TRI_EPEER, "%s: its memory or its processor fails; the others continue without it", what);
     snprintf(message, sizeof(message), "%s", tri_last_error());
     (void)tri_barrier(job->group, NULL); /* nobody fails before all know why */
     return tri_fail_copy(status, message);

@@ -140,11 +140,11 @@ static void what_cannot_be_is_one_line(void **state)
         tri_status status;
         const char *words;
     } cases[] = {
-        {{"parallel.sync=local", NULL}, TRI_ECONFIG, "wants all workers to skip the same steps: parallel.sync local"},
-        {{"parallel.sync=ps", NULL}, TRI_ECONFIG, "wants all workers to skip the same steps: parallel.sync ps"},
+        {{"parallel.sync=local", NULL}, TRI_ECONFIG, "needs all workers to skip the same steps: parallel.sync local"},
+        {{"parallel.sync=ps", NULL}, TRI_ECONFIG, "needs all workers to skip the same steps: parallel.sync ps"},
         {{"parallel.compress=int8", NULL}, TRI_ECONFIG, "of which parallel.compress int8 would keep back some"},
-        {{"train.loss_scale=1000", NULL}, TRI_ECONFIG, "train.loss_scale: want a power of two or 0, found 1000"},
-        {{"train.loss_scale_init=3", NULL}, TRI_ECONFIG, "train.loss_scale_init: want a power of two, found 3"},
+        {{"train.loss_scale=1000", NULL}, TRI_ECONFIG, "train.loss_scale: want a power of two or 0, got 1000"},
+        {{"train.loss_scale_init=3", NULL}, TRI_ECONFIG, "train.loss_scale_init: want a power of two, got 3"},
         {{"train.loss_scale=549755813888", "train.epochs=20", NULL},
          TRI_ENUMERIC,
          "the gradients of 40 steps in a row overflow f16, in the end with a loss scale of 5.49756e+11: want a "

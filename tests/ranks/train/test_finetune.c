@@ -159,7 +159,7 @@ static void a_head_of_another_size_begins_anew_when_asked(void **state)
     assert_int_equal(tri_fs_remove(FOLDER), TRI_OK);
     expect_run(mlp, 1, FOLDER, NULL);
     for (int world = 1; world <= 2; world++)
-        expect_failure(mlp, world, wider, "'fc3.weight': the model wants [7, 16], got [10, 16] (model.reinit");
+        expect_failure(mlp, world, wider, "'fc3.weight': the model needs [7, 16], got [10, 16] (model.reinit");
     expect_equal_runs(mlp, anew);
     assert_int_equal(tri_fs_remove(FOLDER), TRI_OK);
 }

@@ -74,9 +74,9 @@ static void sizes_that_do_not_fit_are_refused_with_the_arithmetic(void **state)
         {"auto", "2", "2", 8, NULL},
         {"2", "2", "auto", 12, NULL},
         {"auto", "1", "1", 1, NULL},
-        {"auto", "3", "2", 8, "data auto x tensor 3 x pipeline 2 wants a multiple of 6 ranks, but 8 take part"},
-        {"2", "2", "4", 8, "data 2 x tensor 2 x pipeline 4 wants 16 ranks, but 8 take part"},
-        {"2", "2", "1", 8, "data 2 x tensor 2 x pipeline 1 wants 4 ranks, but 8 take part"},
+        {"auto", "3", "2", 8, "data auto x tensor 3 x pipeline 2 needs a multiple of 6 ranks, but 8 take part"},
+        {"2", "2", "4", 8, "data 2 x tensor 2 x pipeline 4 needs 16 ranks, but 8 take part"},
+        {"2", "2", "1", 8, "data 2 x tensor 2 x pipeline 1 needs 4 ranks, but 8 take part"},
         {"auto", "auto", "1", 8, "parallel.data and parallel.tensor are both auto"},
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {

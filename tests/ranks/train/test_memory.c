@@ -73,7 +73,7 @@ static void expect_foretold(const memory_case *at)
     double slack = 0.04 * (wanted > 0 ? wanted : -wanted) + 24e3 * at->world;
     assert_true(wanted > 8 * slack || wanted < -8 * slack || wanted == 0); /* or the case says nothing */
     if (real < wanted - slack || real > wanted + slack)
-        fail_msg("%d ranks, %s %s: foretold %.0f bytes more than with %s %s, found %.0f", at->world, at->other[0],
+        fail_msg("%d ranks, %s %s: foretold %.0f bytes more than with %s %s, got %.0f", at->world, at->other[0],
                  at->other[1], wanted, at->one[0], at->one[1], real);
 }
 

@@ -278,11 +278,11 @@ static void what_cannot_be_is_refused_with_the_arithmetic(void **state)
         int world;
         const char *layout[4], *words;
     } cases[] = {
-        {2, {"parallel.tensor=3"}, "data auto x tensor 3 x pipeline 1 wants a multiple of 3 ranks, but 2 take part"},
-        {3, {"parallel.tensor=3"}, "parallel.tensor: want a power of two, found 3"},
+        {2, {"parallel.tensor=3"}, "data auto x tensor 3 x pipeline 1 needs a multiple of 3 ranks, but 2 take part"},
+        {3, {"parallel.tensor=3"}, "parallel.tensor: want a power of two, got 3"},
         {4,
          {"parallel.tensor=4", "parallel.tensor_parts=2"},
-         "parallel.tensor_parts: want a power of two that parallel.tensor (4) divides, found 2"},
+         "parallel.tensor_parts: want a power of two that parallel.tensor (4) divides, got 2"},
         {2, {"parallel.tensor=2", "parallel.tensor_parts=8"}, "n_head"},
         {8,
          {"parallel.pipeline=8", "parallel.chunks=64", "parallel.schedule=interleaved"},

@@ -145,8 +145,7 @@ static void numbers_are_normalised_as_stored_samples_are(void **state)
     assert_true(first[1] > 0.4); /* it has learned something */
     numbers[3] = 256;
     assert_int_equal(tri_predictor_put(predictor, 0, numbers, PIXELS), TRI_EINVAL);
-    assert_non_null(
-        strstr(tri_last_error(), "number 3: want a whole number from 0 to 255 (the data are u8), found 256"));
+    assert_non_null(strstr(tri_last_error(), "number 3: want a whole number from 0 to 255 (the data are u8), got 256"));
     numbers[3] = 0.5;
     assert_int_equal(tri_predictor_put(predictor, 0, numbers, PIXELS), TRI_EINVAL);
     numbers[3] = NAN;

@@ -222,7 +222,7 @@ static void only_the_sum_of_a_share_goes_between_hosts(void **state)
             double found = far_of_step(stages[s], "parallel.zero_ranks=host", world, locals);
             double all = far_of_step(stages[s], "parallel.zero_ranks=all", world, locals);
             if (found < sum - slack || found > sum + slack)
-                fail_msg("%d ranks on %d hosts, %s: want %.0f bytes a step, found %.0f", world, hosts, stages[s], sum,
+                fail_msg("%d ranks on %d hosts, %s: want %.0f bytes a step, got %.0f", world, hosts, stages[s], sum,
                          found);
             assert_true(1.5 * found < all);
         }
@@ -258,8 +258,8 @@ static void what_does_not_come_out_even_is_refused_with_the_arithmetic(void **st
         int world, locals;
         const char *sync, *zero_ranks, *words;
     } cases[] = {
-        {4, 1, "parallel.sync=zero1", "parallel.zero_ranks=3", "2 or more that divide the 4 data ranks, found 3"},
-        {4, 1, "parallel.sync=zero1", "parallel.zero_ranks=1", "2 or more that divide the 4 data ranks, found 1"},
+        {4, 1, "parallel.sync=zero1", "parallel.zero_ranks=3", "2 or more that divide the 4 data ranks, got 3"},
+        {4, 1, "parallel.sync=zero1", "parallel.zero_ranks=1", "2 or more that divide the 4 data ranks, got 1"},
         {4, 1, "parallel.sync=zero1", "parallel.zero_ranks=few", "want all, host or an integer, 1 to 1048576, got"},
         {4, 2, "parallel.sync=allreduce", "parallel.zero_ranks=2",
          "requires parallel.sync zero1, zero2 or zero3, got allreduce"},

@@ -26,7 +26,7 @@ TRI_ENUM(test_kind)
     X(INT, seed, "-1", 0, 0, NULL, "any integer")                                                                      \
     X(INT, count, "1", 1, 1e19, NULL,                                                                                  \
       "how many there are of whatever this option counts, told at such a length that "                                 \
-      "the text does not fit in one line of help and has to go on in the next")                                        \
+      "the text does not fit in one line of help and has to continue in the next")                                     \
     X(COUNT, ranks, "auto", 1, 64, tri_auto, "ranks")                                                                  \
     X(BOOL, nesterov, "no", 0, 0, NULL, "look ahead", "optim.name=sgd optim.lr!=0")                                    \
     X(NAME, label, "", 0, 0, NULL, "any name")                                                                         \
@@ -258,7 +258,7 @@ static void help_is_aligned_and_wrapped(void **state)
         "  optim.warmup    2k      steps until the learning rate is whole (0 to 1000000)\n"
         "  optim.seed      -1      any integer\n"
         "  optim.count     1       how many there are of whatever this option counts, told at such a length\n"
-        "                          that the text does not fit in one line of help and has to go on in the\n"
+        "                          that the text does not fit in one line of help and has to continue in the\n"
         "                          next (at least 1)\n"
         "  optim.ranks     auto    ranks (auto|1 to 64)\n"
         "  optim.nesterov  no      look ahead [optim.name=sgd optim.lr!=0]\n"

@@ -72,7 +72,7 @@ static void trireme_and_alone_are_understood(void **state)
         {{"TRIREME_RANK=1"}, NULL, .says = "TRIREME_WORLD_SIZE: want"},
         {{"TRIREME_RANK=4", "TRIREME_WORLD_SIZE=4"},
          NULL,
-         .says = "TRIREME_RANK: want less than TRIREME_WORLD_SIZE (4), found 4"},
+         .says = "TRIREME_RANK: want less than TRIREME_WORLD_SIZE (4), got 4"},
         {{"TRIREME_RANK=one", "TRIREME_WORLD_SIZE=4"}, NULL, .says = "found 'one'"},
         {{"TRIREME_RANK= 1", "TRIREME_WORLD_SIZE=4"}, NULL, .says = "found ' 1'"},
         {{"TRIREME_RANK=0", "TRIREME_WORLD_SIZE=2", "TRIREME_LOCAL_RANK=0", "TRIREME_LOCAL_WORLD_SIZE=3",
@@ -92,7 +92,7 @@ static void without_a_table_the_environment_of_the_process_counts(void **state)
     setenv("TRIREME_RANK", "2", 1);
     setenv("TRIREME_WORLD_SIZE", "2", 1);
     assert_int_equal(tri_cluster_detect(NULL, NULL, &place), TRI_ECONFIG);
-    assert_non_null(strstr(tri_last_error(), "TRIREME_RANK: want less than TRIREME_WORLD_SIZE (2), found 2"));
+    assert_non_null(strstr(tri_last_error(), "TRIREME_RANK: want less than TRIREME_WORLD_SIZE (2), got 2"));
     unsetenv("TRIREME_RANK");
     unsetenv("TRIREME_WORLD_SIZE");
     assert_int_equal(tri_cluster_detect(NULL, NULL, &place), TRI_OK);
@@ -174,9 +174,7 @@ static void pods_and_hosts_are_understood(void **state)
          1,
          false,
          "tcp://run-launcher.run:7"},
-        {{variable, "TRIREME_HOST=run-worker"},
-         NULL,
-         .says = "want a line with this host (run-worker), found 3 others"},
+        {{variable, "TRIREME_HOST=run-worker"}, NULL, .says = "want a line with this host (run-worker), got 3 others"},
     };
     (void)state;
     CHECK(rows);
@@ -313,7 +311,7 @@ static void servers_are_the_last_ranks(void **state)
         {{TF("\"task\":{\"type\":\"worker\",\"index\":0}")}, 1, NULL},
         {{"PMI_RANK=0", "PMI_SIZE=1"}, 0, NULL},
         {{TORCH("1"), MASTER, "TRIREME_SERVERS=1"}, 1, NULL},
-        {{TORCH("1"), MASTER, "TRIREME_SERVERS=2"}, -1, "TRIREME_SERVERS: want a whole number of 0 to 1, found '2'"},
+        {{TORCH("1"), MASTER, "TRIREME_SERVERS=2"}, -1, "TRIREME_SERVERS: want a whole number of 0 to 1, got '2'"},
         {{TORCH("1"), MASTER, "TRIREME_SERVERS=x"}, -1, "found 'x'"},
     };
     (void)state;

@@ -62,9 +62,9 @@ static void each_mistake_is_named(void **state)
         {"comm.ordre=any", "TRIREME_COMM: there is no option 'comm.ordre'; did you mean 'comm.order'?"},
         {"comm.zzzzzzzzzz=1", "TRIREME_COMM: there is no option 'comm.zzzzzzzzzz'"},
         {"comm.encrypt=maybe", "TRIREME_COMM: comm.encrypt: want true or false (yes/no, on/off), got \"maybe\""},
-        {"comm.encrypt", "TRIREME_COMM: want comm.KEY=VALUE, such as comm.encrypt=on, found 'comm.encrypt'"},
-        {"encrypt=on", "TRIREME_COMM: want comm.KEY=VALUE, such as comm.encrypt=on, found 'encrypt=on'"},
-        {"a=comm.", "TRIREME_COMM: want comm.KEY=VALUE, such as comm.encrypt=on, found 'a=comm.'"},
+        {"comm.encrypt", "TRIREME_COMM: want comm.KEY=VALUE, such as comm.encrypt=on, got 'comm.encrypt'"},
+        {"encrypt=on", "TRIREME_COMM: want comm.KEY=VALUE, such as comm.encrypt=on, got 'encrypt=on'"},
+        {"a=comm.", "TRIREME_COMM: want comm.KEY=VALUE, such as comm.encrypt=on, got 'a=comm.'"},
         {"comm.order=any comm.=", "TRIREME_COMM: there is no option 'comm.'"},
     };
     for (size_t c = 0; c < TRI_COUNT_OF(cases); c++) {

@@ -257,7 +257,7 @@ static void a_class_without_images_is_named(void **state)
     snprintf(path, sizeof(path), "%s/cat", folder);
     assert_int_equal(tri_fs_make_folder(path), TRI_OK);
     assert_int_equal(tri_dataset_open(&config, false, &dataset), TRI_EFORMAT);
-    assert_error_has("/cat: want .jpg, .png or .webp files of this class, found none");
+    assert_error_has("/cat: want .jpg, .png or .webp files of this class, got none");
     drop_folder(folder);
 }
 

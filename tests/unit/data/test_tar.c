@@ -149,7 +149,7 @@ static void what_is_wrong_is_said_with_file_and_byte(void **state)
     entry_add(&tar, "x", 'x', "99 path=a\n", 10);
     expect_wrong(&tar, "the pax header is damaged");
     entry_add(&tar, "x", 'x', "30 size=99999999999999999999a\n", 30);
-    expect_wrong(&tar, "the size in the pax header is no number");
+    expect_wrong(&tar, "the size in the pax header is not a number");
     entry_add(&tar, "x", 'x', "20 size=99999999999\n", 20);
     text_add(&tar, "a.png", "image");
     expect_wrong(&tar, "the entry has 99999999999 bytes, and the file only 512 more");

@@ -365,7 +365,7 @@ static void reading_changes_nothing_unless_all_fits(void **state)
     const tri_checkpoint_slice slices[] = {{.name = "wpe.weight", .shape = {2, {16, 8}}, .values = wpe},
                                            {.name = "wte.weight", .shape = {2, {2, 2}}, .values = wte}};
     assert_int_equal(tri_pretrained_read(source, slices, 2, &(tri_pretrained_load){0}), TRI_EFORMAT);
-    expect_error_has("'wte.weight': the model wants [2, 2], got [19, 8] (model.reinit initializes it)");
+    expect_error_has("'wte.weight': the model needs [2, 2], got [19, 8] (model.reinit initializes it)");
     const tri_pretrained_load keep = {.keeps = keeps_head};
     assert_int_equal(tri_pretrained_read(source, slices, 2, &keep), TRI_EFORMAT);
     expect_error_has("26 tensors that the model does not have: 'h.0.ln_1.weight'");
@@ -388,7 +388,7 @@ static void folders_that_are_taken_are_left_alone(void **state)
     snprintf(path, sizeof(path), "%s/x", folder);
     assert_int_equal(tri_fs_write_atomic(path, "x", 1), TRI_OK);
     assert_int_equal(tri_model_convert(source, folder, "trireme", save, &result), TRI_ECONFIG);
-    expect_error_has("want a folder that is not there yet or is empty, found 1 files in it");
+    expect_error_has("want a folder that is not there yet or is empty, got 1 files in it");
     assert_int_equal(tri_model_convert(source, path, "trireme", save, &result), TRI_ECONFIG);
     expect_error_has("found a file");
     tri_pretrained_close(source);

@@ -67,7 +67,7 @@ static void expect_step(const char *groups, const char *decay, const float lr[2]
         for (int64_t i = store_entries[e].first; i < store_entries[e].first + store_entries[e].count; i++) {
             float want = before[i] - lr[e] * (0.5f * grads[i] + decays[e] * before[i]);
             if (fabsf(values[i] - want) > 1e-6f)
-                fail_msg("%s: element %lld: want %.9g, found %.9g", groups, (long long)i, (double)want,
+                fail_msg("%s: element %lld: want %.9g, got %.9g", groups, (long long)i, (double)want,
                          (double)values[i]);
         }
     tri_optim_destroy(optim);

@@ -101,7 +101,7 @@ static void three_steps_follow_the_formulas(void **state)
                 bool decays = e == 0 || config.decay == TRI_DECAY_ALL;
                 double want = expect_element(&config, (double)expected[i], (double)grads[i], decays);
                 if (fabs((double)values[i] - want) > 3e-6)
-                    fail_msg("case %zu element %lld: want %.9g, found %.9g", c, (long long)i, want, (double)values[i]);
+                    fail_msg("case %zu element %lld: want %.9g, got %.9g", c, (long long)i, want, (double)values[i]);
             }
         tri_optim_destroy(optim);
     }

@@ -38,8 +38,7 @@ static void schedules_have_their_known_figures(void **state)
         tri_optim_config config = config_of(cases[i].schedule, cases[i].warmup);
         double rate = tri_schedule_rate(&config, cases[i].step, 100);
         if (fabs(rate - cases[i].rate) > 1e-12)
-            fail_msg("%s step %lld: want %g, found %g", cases[i].schedule, (long long)cases[i].step, cases[i].rate,
-                     rate);
+            fail_msg("%s step %lld: want %g, got %g", cases[i].schedule, (long long)cases[i].step, cases[i].rate, rate);
     }
 }
 
@@ -70,7 +69,7 @@ static void expect_rates(const tri_optim_config *config, const double (*cases)[2
     for (size_t i = 0; i < count; i++) {
         double rate = tri_schedule_rate(config, (int64_t)cases[i][0], 100);
         if (fabs(rate - cases[i][1]) > 1e-12)
-            fail_msg("%s step %g: want %.15g, found %.15g", config->schedule, cases[i][0], cases[i][1], rate);
+            fail_msg("%s step %g: want %.15g, got %.15g", config->schedule, cases[i][0], cases[i][1], rate);
     }
 }
 
@@ -134,7 +133,7 @@ static void contradictions_are_found(void **state)
     assert_int_equal(tri_schedule_check(&config), TRI_OK);
     config.min_lr = 1.5;
     assert_int_equal(tri_schedule_check(&config), TRI_ECONFIG);
-    assert_non_null(strstr(tri_last_error(), "optim.min_lr: want at most optim.lr, which is 1, found 1.5"));
+    assert_non_null(strstr(tri_last_error(), "optim.min_lr: want at most optim.lr, which is 1, got 1.5"));
     config = config_of("wsd", 20);
     config.schedule_steps = 10;
     assert_int_equal(tri_schedule_check(&config), TRI_ECONFIG);

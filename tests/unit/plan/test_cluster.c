@@ -50,7 +50,7 @@ static void fewer_workers_are_the_first_ones(void **state)
     assert_int_equal(tri_plan_host_next(&cluster, &at, 4), 1);
     assert_int_equal(cluster.hosts[at.kind].workers, 2);
     NEAR(tri_plan_price(&cluster), 5);
-    FAILS(tri_plan_cluster_cut(&cluster, 7), TRI_ECONFIG, "want 1 to 6 workers, as many as the cluster has, found 7");
+    FAILS(tri_plan_cluster_cut(&cluster, 7), TRI_ECONFIG, "want 1 to 6 workers, as many as the cluster has, got 7");
     tri_plan_cluster_fini(&cluster);
     for (int workers = 14; workers > 0; workers--) {
         OK(parse(good, &cluster));
@@ -78,14 +78,14 @@ static void mistakes_are_named(void **state)
         {"hosts: [{wrkers: 2}]", "c.yaml:1: a host has no key 'wrkers'; did you mean 'workers'?"},
         {"hosts: [{workers: 0}]", "hosts.workers"},
         {"hosts: [{speed: -1}]", "hosts.speed"},
-        {"hosts: [{speed: 1, gflops: 3}]", "want speed or gflops of a host, found both"},
+        {"hosts: [{speed: 1, gflops: 3}]", "want speed or gflops of a host, got both"},
         {"hosts: [{workers: 2}]", "want links, such as"},
         {"hosts: [{workers: 2}]\nlinks: {}", "several workers on a host want links.local.gb_s"},
         {"hosts: [{count: 2}]\nlinks: {local: {gb_s: 1}}", "2 hosts want links.network.gb_s"},
         {"hosts: [{count: 60000, workers: 60000}]", "want at most 65536 workers"},
         {"hosts: [{}]\noverlap: perhaps", "overlap"},
         {"host: [{}]", "a cluster has no key 'host'; did you mean 'hosts'?"},
-        {"hosts: [3]", "a host wants keys and values"},
+        {"hosts: [3]", "a host needs keys and values"},
     };
     for (size_t i = 0; i < TRI_COUNT_OF(cases); i++) {
         tri_plan_cluster cluster;

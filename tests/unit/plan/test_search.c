@@ -109,7 +109,7 @@ static void memory_that_cannot_suffice_is_worked_out(void **state)
     const tri_plan_row *row = row_of(&r, "data 2");
     assert_true(row->costed);
     NEAR(row->cost.optimizer, 2 * row->cost.weights);
-    assert_non_null(strstr(row->refusal, "memory: a worker wants "));
+    assert_non_null(strstr(row->refusal, "memory: a worker needs "));
     assert_non_null(strstr(row->refusal, "and has 472 KiB"));
     rig_close(&r);
 }
@@ -152,7 +152,7 @@ static void hosts_may_have_a_copy_each(void **state)
     rig_open(&r, GPT, HOSTS, 8);
     rig_plan(&r, &(tri_plan_wish){.pipeline = 1, .tensor = 1, .zero_ranks = 3});
     assert_int_equal(r.plan.chosen, -1);
-    assert_non_null(strstr(row_of(&r, "data 8, zero1")->refusal, "2 or more that divide the 8 data ranks, found 3"));
+    assert_non_null(strstr(row_of(&r, "data 8, zero1")->refusal, "2 or more that divide the 8 data ranks, got 3"));
     rig_close(&r);
 }
 

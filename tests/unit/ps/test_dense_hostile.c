@@ -280,7 +280,7 @@ static void lies_are_told(scene *at)
     BAD("array", (head.kind = PS_PULL_STATE, head.nbytes = 0, head.extra = huge));
     BAD("array", (head.kind = PS_PULL_STATE, head.nbytes = 0, head.extra = -1));
     BAD("step 100 is over", (head.kind = PS_CLOCK, head.clock = 100, head.nbytes = 0));
-    BAD("it wants part 1", (head.kind = PS_CLOCK, head.clock = 1, head.flags = PS_FLAG_DEAL, head.nbytes = 0));
+    BAD("it asks for part 1", (head.kind = PS_CLOCK, head.clock = 1, head.flags = PS_FLAG_DEAL, head.nbytes = 0));
     BAD("a choice of", (head.kind = PS_MOVE, head.nbytes = 2));
     BAD("a tail of step", (head.kind = PS_TAIL, head.clock = PS_CLOCK_MAX, head.nbytes = 4 * TRI_PARAMS_TAIL));
     BAD("it speaks of step", head.clock = INT64_MAX);

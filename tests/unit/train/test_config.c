@@ -136,10 +136,10 @@ static void wrong_values_say_line_wanted_and_found(void **state)
     (void)state;
     expect_error("\ntrain:\n  batch: many\n", NULL, "configuration:3");
     expect_error("train: {batch: 0}\n", NULL, "train.batch");
-    expect_error("train: [1, 2]\n", NULL, "'train' wants keys and values below it");
-    expect_error("train: {batch: [1]}\n", NULL, "train.batch wants one value");
-    expect_error("model: [cnn]\n", NULL, "'model' wants keys below it");
-    expect_error("checkpoint: often\n", NULL, "'checkpoint' wants keys and values below it");
+    expect_error("train: [1, 2]\n", NULL, "'train' needs keys and values below it");
+    expect_error("train: {batch: [1]}\n", NULL, "train.batch: want one value");
+    expect_error("model: [cnn]\n", NULL, "'model' needs keys below it");
+    expect_error("checkpoint: often\n", NULL, "'checkpoint' needs keys and values below it");
     expect_error("- a\n- b\n", NULL, "want sections");
 }
 
@@ -210,8 +210,8 @@ static void groups_are_a_list_in_the_file_or_on_the_command_line(void **state)
     tri_config_fini(&again);
     tri_config_fini(&config);
     tri_string_fini(&printed);
-    expect_error("optim: {groups: {match: x}}\n", NULL, "optim.groups wants one value");
-    expect_error("optim: {lr: [1]}\n", NULL, "configuration:1: optim.lr wants one value");
+    expect_error("optim: {groups: {match: x}}\n", NULL, "optim.groups: want one value");
+    expect_error("optim: {lr: [1]}\n", NULL, "configuration:1: optim.lr: want one value");
 }
 
 static void contradictions_are_found(void **state)
@@ -220,7 +220,7 @@ static void contradictions_are_found(void **state)
     const char *const cases[][2] = {{"train.shards=6", "power of two"},
                                     {"train.shards=1", "8 workers but train.shards is 1"},
                                     {"train.batch=4", "at least one sample per shard"},
-                                    {"parallel.data=3", "wants 3 ranks, but 8 take part"},
+                                    {"parallel.data=3", "needs 3 ranks, but 8 take part"},
                                     {"optim.min_lr=1", "optim.min_lr: want at most optim.lr"}};
     for (size_t i = 0; i < TRI_COUNT_OF(cases); i++) {
         tri_config config;
@@ -350,7 +350,7 @@ static void given_fields_stand_over_those_of_the_source(void **state)
     tri_config_fini(&config);
     assert_int_equal(tri_config_load(NULL, "model: {name: mlp, from: x}\n", NULL, &config), TRI_OK);
     assert_int_equal(tri_config_model_take(&config, found, "x"), TRI_ECONFIG);
-    assert_non_null(strstr(tri_last_error(), "model.name: x is a gpt2, the configuration wants mlp"));
+    assert_non_null(strstr(tri_last_error(), "model.name: x is a gpt2, the configuration needs mlp"));
     tri_config_fini(&config);
 }
 

@@ -59,7 +59,7 @@ static void every_kind_of_row_is_read_and_wrong_ones_are_told(void **state)
         {"space: {a.x: {int: [0.5, 2]}}\n", "whole numbers"},
         {"space: {x: {int: [1, 2]}}\n", "section.key"},
         {"space: {a.x: {unifrom: [0, 1]}}\n", "uniform, log, int"},
-        {"space: {a.x: {int: [1, 2], when: {a.y: 3}}}\n", "stands above"},
+        {"space: {a.x: {int: [1, 2], when: {a.y: 3}}}\n", "a row above"},
         {"space: {a.y: {choice: [1, 2]}, a.x: {int: [1, 2], when: {a.y: 3}}}\n", "never '3'"},
         {"spaec: {}\n", "did you mean 'space'"},
         {"schedule: asha\nspace: {a.x: {int: [1, 2]}}\n", "want steps"},
