@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * info.c: `trireme info`: what this build has, what this machine offers, which environment variables are read; with a
- * path: what lies there.
+ * path: what is there.
  */
 #include <math.h>
 #include <sched.h>

@@ -3,8 +3,8 @@
  * k8s.c: `trireme k8s`: a file of values to the manifests of a run, by the templates in share/kubernetes.
  *
  * A template is a text of lines. ${NAME} is a value; a line that is @NAME is the template or the value of that name,
- * indented as it stands; one that is %NAME likewise, but taken as it is. kind-job.yaml is all of kind job, and so on:
- * one pod for all, and around it what each kind wants. Workers dial out to the host of rank 0 (elastic: of the store),
+ * indented as it is; one that is %NAME likewise, but taken as it is. kind-job.yaml is all of kind job, and so on:
+ * one pod for all, and around it what each kind needs. Workers dial out to the host of rank 0 (elastic: of the store),
  * whenever it comes; nobody needs ssh.
  */
 #include <stdio.h>
@@ -65,7 +65,7 @@ static const struct {
 /* What differs between kinds. */
 static const struct {
     const char *restart;   /* policy of its pods */
-    const char *container; /* the name that its operator wants */
+    const char *container; /* the name that its operator needs */
     const char *leader;    /* host of rank 0, with ${name} */
     const char *env;       /* template that says a worker's rank, "" where the operator does */
     const char *first;     /* what its operator calls the pod of rank 0; "": nothing else than the others */

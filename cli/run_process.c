@@ -33,7 +33,7 @@ static char *words_of(pid_t pid, const char *name, size_t *nbytes)
     return tri_fs_read(path, FILE_MOST, &text, nbytes) == TRI_OK ? text : NULL;
 }
 
-/* What stands behind "name=" in a word, or is the word after `name`; NULL: none. */
+/* What is behind "name=" in a word, or is the word after `name`; NULL: none. */
 static const char *word_after(const char *words, size_t nbytes, const char *name)
 {
     const size_t length = strlen(name);

@@ -25,10 +25,10 @@ typedef struct sim_op {
     const char *name;
     tri_comm_op op;
     bool by_rank;                    /* a block is the share of a rank of the bytes that the user names */
-    bool min_pair;                   /* wants two ranks */
+    bool min_pair;                   /* needs two ranks */
     double (*bus_factor)(int ranks); /* bus bandwidth = factor * bytes / time */
     int (*in_blocks)(int ranks);     /* of each rank */
-    int (*out_blocks)(int ranks);    /* NULL: the result lies in `in` */
+    int (*out_blocks)(int ranks);    /* NULL: the result is in `in` */
     int (*contributors)(int ranks);  /* NULL: the ranks */
     tri_status (*run)(const sim_call *call);
     /* NULL: block b of a rank is what contributor `rank` has as block b. */

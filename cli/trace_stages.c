@@ -4,7 +4,7 @@
  *
  * A slot begins when its rank is free and what it needs is there: values of the stage before in the forward pass,
  * gradients of the stage behind in the backward pass. Of these, the one that ended last is before it on the way; what
- * lies between the two is waiting. The way of a step is followed back from the slot that ends last.
+ * is between the two is waiting. The way of a step is followed back from the slot that ends last.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -33,7 +33,7 @@ typedef struct bench_source {
 
 typedef enum bench_place { BENCH_IN_PLACE = 1, BENCH_OUT_OF_PLACE = 2 } bench_place;
 
-/* One operation. Lengths are in elements on this rank. In place, the shorter buffer lies at the rank's place in the
+/* One operation. Lengths are in elements on this rank. In place, the shorter buffer is at the rank's place in the
  * longer one. */
 typedef struct bench_op {
     const char *name;

@@ -54,7 +54,7 @@ static void memory_close(bench_run *run, void *memory)
         tri_group_free(run->c->group, memory);
 }
 
-/* Every rank asks for the same bytes: a group's memory wants that. */
+/* Every rank asks for the same bytes: a group's memory needs that. */
 static tri_status buffers_open(bench_run *run)
 {
     const bench_case *c = run->c;

@@ -82,7 +82,7 @@ typedef struct tri_page {
     tri_metrics_piece piece;
     tri_mutex mutex;
     tri_cond answered;
-    atomic_bool asked; /* the server's thread wants the lock: it goes first */
+    atomic_bool asked; /* the server's thread needs the lock: it goes first */
     bool closing, reader_ended;
 } tri_page;
 

@@ -21,7 +21,7 @@ static const char *print_nbytes(size_t nbytes, char text[32])
     return text;
 }
 
-/* As comments, so that what --dry-run prints stays a configuration. Data that lie elsewhere are no reason to fail; what
+/* As comments, so that what --dry-run prints stays a configuration. Data that are elsewhere are no reason to fail; what
  * the configuration itself says wrongly is. */
 static tri_status plan_append(const tri_config *config, int ranks, tri_string *text)
 {

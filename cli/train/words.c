@@ -261,7 +261,7 @@ tri_status tri_train_roles_read(tri_train_words *words, tri_worker_roles *roles)
 
 /* --- the configuration --- */
 
-/* --elastic wants more of a configuration than others; MAX workers have a shard each. */
+/* --elastic needs more of a configuration than others; MAX workers have a shard each. */
 static tri_status elastic_configure(const tri_train_words *words, const tri_config *config)
 {
     int64_t least, most;

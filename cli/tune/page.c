@@ -42,7 +42,7 @@ static double y_of(double unit)
     return TOP + (1 - unit) * (HEIGHT - 2 * TOP);
 }
 
-/* The metric's axis: the best is on top, and trials stand by their place among those after the same steps. */
+/* The metric's axis: the best is on top, and trials are placed by their rank among those after the same steps. */
 static double place_of(const tri_tune_work *work, const tri_trial *trial, int64_t step)
 {
     const double mine = tri_sweep_cost(&work->sweep, tri_trial_at(trial, step));

@@ -2,7 +2,7 @@
  *
  * tune.c: `trireme tune`: trials of a sweep, side by side, until there are no more; and `trireme tune report`.
  *
- * Which trial is next is decided in every turn from the trials as they stand in the database, so a sweep that was
+ * Which trial is next is decided in every turn from the trials as they are in the database, so a sweep that was
  * killed continues by being started again.
  */
 #include "cli/tune/tune.h"

@@ -38,7 +38,7 @@ typedef struct tri_meeting {
     const char *(*wait)(void *arg, const char *name, double timeout_s);
 } tri_meeting;
 /* As tri_comm_join, but the caller says who it is, and the ranks exchange addresses (and a token made by rank 0)
- * through the meeting: names "trireme.*", each once, so every comm wants a meeting of its own. Of the environment it
+ * through the meeting: names "trireme.*", each once, so every comm needs a meeting of its own. Of the environment it
  * reads TRIREME_COMM alone. */
 TRI_API tri_status tri_comm_join_by(const tri_meeting *meeting, int rank, int world, double timeout_s, tri_comm **out);
 /* For programs whose own runtime receives the signals, such as Python: while a thread that has set this function joins,
@@ -119,7 +119,7 @@ TRI_API tri_status tri_receive(tri_group *group, void *data, int64_t count, tri_
 TRI_API tri_status tri_probe_sender(tri_group *group, int *from);
 
 /* Blocks of a buffer, one of each rank: block r has counts[r] elements and begins at element firsts[r]; firsts NULL:
- * they lie one after the other. What lies between blocks is not touched, and need not be memory. The arrays are
+ * they are one after the other. What is between blocks is not touched, and need not be memory. The arrays are
  * borrowed like buffers. */
 typedef struct tri_blocks {
     const int64_t *counts; /* [ranks] */
@@ -164,8 +164,8 @@ TRI_API void tri_batch_destroy(tri_batch *batch);
 TRI_API tri_status tri_all_reduce_tree(tri_group *group, int64_t leaves, float *const *parts, int part_count,
                                        int64_t count, tri_work **work);
 
-/* The same sum, of which each rank gets its block alone: in_blocks says where the blocks of all ranks lie in every
- * part, and out gets that of this rank. All ranks pass the same counts; out may lie where this rank's block of parts[0]
+/* The same sum, of which each rank gets its block alone: in_blocks says where the blocks of all ranks are in every
+ * part, and out gets that of this rank. All ranks pass the same counts; out may be where this rank's block of parts[0]
  * does.
  */
 TRI_API tri_status tri_reduce_scatter_tree(tri_group *group, int64_t leaves, float *const *parts, int part_count,

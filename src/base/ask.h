@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ask.h: SIGUSR2: somebody wants this process to trace its next steps.
+ * ask.h: SIGUSR2: somebody needs this process to trace its next steps.
  */
 #ifndef TRI_BASE_ASK_H
 #define TRI_BASE_ASK_H

@@ -2,7 +2,7 @@
  *
  * containers.c: string and vector double their room; the map is open addressing with linear probing.
  *
- * Invariant of the map: a key lies at its home slot or after it without a free slot between (removal shifts back
+ * Invariant of the map: a key is at its home slot or after it without a free slot between (removal shifts back
  * instead of leaving marks), and at least a quarter of the slots is free, so that every search ends.
  */
 #include "base/containers.h"

@@ -42,7 +42,7 @@ typedef struct tri_vector {
     size_t each; /* bytes of one item; set before the first push: tri_vector v = {.each = sizeof(int)} */
 } tri_vector;
 
-/* Appends a copy of *item (or zeros for NULL); returns where it lies, NULL when memory is out. */
+/* Appends a copy of *item (or zeros for NULL); returns where it is, NULL when memory is out. */
 void *tri_vector_push(tri_vector *vector, const void *item);
 void *tri_vector_at(const tri_vector *vector, size_t index);
 void tri_vector_fini(tri_vector *vector);

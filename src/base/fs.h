@@ -46,7 +46,7 @@ bool tri_fs_has_bytes(const char *path);
 char *tri_fs_absolute(const char *path);
 /* When its content was last written, on the tri_wall_ns() scale. */
 tri_status tri_fs_changed(const char *path, int64_t *wall_ns);
-/* Where the file that this process runs lies now. */
+/* Where the file that this process runs is now. */
 #define TRI_FS_PROGRAM_NBYTES 1024
 tri_status tri_fs_program(char path[TRI_FS_PROGRAM_NBYTES]);
 bool tri_fs_is_folder(const char *path);

@@ -3,7 +3,7 @@
  * fs_direct.h: large files on their way between memory and disk, past the system's cache of files.
  *
  * Through that cache each byte is copied once more and each page found, filled and written back: of a gigabyte some
- * three seconds of a core that the training wants (docs/design/recovery.md). Where a file system cannot
+ * three seconds of a core that the training needs (docs/design/recovery.md). Where a file system cannot
  * do without it, bytes go the usual way.
  */
 #ifndef TRI_BASE_FS_DIRECT_H

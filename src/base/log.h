@@ -58,7 +58,7 @@ tri_status tri_log_object(tri_string *out, tri_log_level level, int rank, const 
 void tri_log_tell(FILE *stream, tri_log_level level, const char *line);
 
 /* A file that gets every line this process says to people, whichever way: what tri_log writes to standard error, and
- * what others print and hand to tri_log_copy_write(). A file that stands under the path is replaced. When the file
+ * what others print and hand to tri_log_copy_write(). A file that is under the path is replaced. When the file
  * cannot be written any more, one line on standard error says so and the copy ends. */
 tri_status tri_log_copy_open(const char *path);
 /* One line, without newline. Nothing happens when no copy is open. */

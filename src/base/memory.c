@@ -2,7 +2,7 @@
  *
  * memory.c: malloc with a header that knows how many bytes and which kind, so that all is counted and freed alike.
  *
- * The header lies right before the block: 16 bytes for plain blocks, 64 for aligned ones, a page for mapped ones, whose
+ * The header is right before the block: 16 bytes for plain blocks, 64 for aligned ones, a page for mapped ones, whose
  * block starts on a huge page. Counters are relaxed atomics: each is exact, four of them are no snapshot.
  */
 #include "base/memory.h"

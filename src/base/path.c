@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * path.c: paths are of local or mounted file systems; what stands in the way of another file gets a free name.
+ * path.c: paths are of local or mounted file systems; what is in the way of another file gets a free name.
  */
 #include "base/path.h"
 

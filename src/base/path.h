@@ -15,7 +15,7 @@ tri_status tri_path_check(const char *path);
 bool tri_path_is_url(const char *path);
 /* TRI_ECONFIG: the path is a URL of another scheme. */
 tri_status tri_place_check(const char *place);
-/* A URL for messages: without user, password and the query, in which a signature may stand (tri_free). */
+/* A URL for messages: without user, password and the query, in which a signature may be (tri_free). */
 char *tri_url_label(const char *url);
 /* Whether a path has this ending, such as ".csv", in letters of either case. */
 bool tri_path_ends_in(const char *path, const char *ending);

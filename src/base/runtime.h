@@ -25,7 +25,7 @@
 int64_t tri_now_ns(void);
 /* Nanoseconds since 1970 (virtual time starts at 0 there too). */
 int64_t tri_wall_ns(void);
-/* Processor time of this thread, which stands while it waits, or is stopped, or others have its core; 0 in a
+/* Processor time of this thread, which stays while it waits, or is stopped, or others have its core; 0 in a
  * simulation. */
 int64_t tri_thread_cpu_ns(void);
 /* now + ms, without overflow; ms < 0: TRI_FOREVER. */

@@ -227,7 +227,7 @@ void tri_context_renew(tri_context *context, void (*entry)(void))
 FIBER_UNSEEN void tri_context_entered(void)
 {
 #ifdef FIBER_ASAN
-    /* Also tells where the stack lies that was left, which is how the OS thread's own becomes known. */
+    /* Also tells where the stack is that was left, which is how the OS thread's own becomes known. */
     __sanitizer_finish_switch_fiber(switch_to->fake_stack, &switch_from->bottom, &switch_from->bottom_nbytes);
 #endif
     errno = switch_to->error_number;

@@ -46,7 +46,7 @@ void tri_thread_init(tri_thread *thread, const tri_runtime_ops *runtime, const c
 
 typedef struct tri_context {
     void *machine;       /* saved registers */
-    void *stack;         /* lowest usable byte; the guard page lies below. NULL: the OS thread's own stack */
+    void *stack;         /* lowest usable byte; the guard page is below. NULL: the OS thread's own stack */
     size_t stack_nbytes; /* without the guard page */
     const void *bottom;  /* of the stack, for AddressSanitizer, with its length */
     size_t bottom_nbytes;

@@ -256,7 +256,7 @@ static tri_status sim_report(tri_sim *sim)
     const tri_fiber *fiber = sim->fibers;
 
     text[0] = 0;
-    /* The first started are the ones the caller knows; they lie last. */
+    /* The first started are the ones the caller knows; they are last. */
     while (fiber && fiber->next)
         fiber = fiber->next;
     for (; fiber; fiber = fiber->link == &sim->fibers ? NULL : tri_container_of(fiber->link, tri_fiber, next)) {

@@ -13,7 +13,7 @@
 
 /* Records the message for this thread (cut at 1023 bytes, control bytes replaced) and returns `code`. */
 tri_status tri_fail(tri_status code, const char *format, ...) __attribute__((format(printf, 2, 3), cold));
-/* Puts the context in front of the message that stands, if it does not stand there yet: "<context>: <message>".
+/* Puts the context in front of the message that is set, if it is not there yet: "<context>: <message>".
  * Returns `code`. */
 tri_status tri_fail_context(tri_status code, const char *format, ...) __attribute__((format(printf, 2, 3), cold));
 /* Copies a message received from elsewhere (another thread, another rank) into this thread's slot. Returns `code`. */

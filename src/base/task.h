@@ -20,7 +20,7 @@ typedef struct tri_task {
 
 /* thread: 0 for the process. false: there is none, or it may not be seen. */
 bool tri_task_look(pid_t process, pid_t thread, tri_task *out);
-/* Whether any thread of a process has a core, wants one, or waits for its disk. */
+/* Whether any thread of a process has a core, needs one, or waits for its disk. */
 bool tri_task_any_busy(pid_t process);
 static inline bool tri_task_has_ended(const tri_task *task)
 {

@@ -23,7 +23,7 @@ bool tri_trace_id_is(const char *text);
  * all its steps; rank -1: of the run. */
 void tri_span_id_make(const char *trace, int rank, int64_t generation, int64_t step, char span[TRI_SPAN_ID_NBYTES]);
 /* "00-TRACE-SPAN-FLAGS", as TRACEPARENT has it: the trace's id. False: it is none, and `trace` is "". Versions that are
- * not known yet are read as the standard wants it, by their first four fields. */
+ * not known yet are read as the standard needs it, by their first four fields. */
 bool tri_traceparent_read(const char *text, char trace[TRI_TRACE_ID_NBYTES]);
 /* The same for processes that a span starts. */
 void tri_traceparent_make(const char *trace, const char *span, char text[TRI_TRACEPARENT_NBYTES]);

@@ -2,7 +2,7 @@
  *
  * yaml.c: events of libyaml to a tree, checked on the way; numbers, changes from the command line, printing.
  *
- * Open maps and lists stand on a stack of fixed depth, so hostile nesting ends at the limit. Keys of all maps share one
+ * Open maps and lists are on a stack of fixed depth, so hostile nesting ends at the limit. Keys of all maps share one
  * hash map ("<number of the map>/<key>"), so that many keys stay cheap. Every text in the tree is valid UTF-8 without
  * zero bytes: what was parsed, and what tri_yaml_set() was given.
  */
@@ -319,7 +319,7 @@ static bool is_word(char c)
     return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || c == '/';
 }
 
-/* Can stand without quotes in any place. */
+/* Can be without quotes in any place. */
 static bool is_plain(const char *text)
 {
     bool number = (*text == '-' || *text == '.' || *text == '+') && text[1] >= '0' && text[1] <= '9';
@@ -445,7 +445,7 @@ static void lines_clear(tri_yaml *node)
         lines_clear(child);
 }
 
-/* The value as a tree: lists, maps and quoted texts are YAML, anything else is a text as it stands ("a: b", "@x"). */
+/* The value as a tree: lists, maps and quoted texts are YAML, anything else is a text as it is ("a: b", "@x"). */
 static tri_status value_make(tri_arena *arena, const char *text, const char *origin, tri_yaml **out)
 {
     const char *start = text + strspn(text, " \t");

@@ -2,7 +2,7 @@
  *
  * checkpoint.h: a folder that holds a run at one step: model.safetensors, optimizer.safetensors, manifest.json (last).
  *
- * A folder without a whole manifest is no checkpoint. Checksums of each file's pieces and its length stand in the
+ * A folder without a whole manifest is no checkpoint. Checksums of each file's pieces and its length are in the
  * manifest and are checked on load. Knows named slices of flat arrays, not models.
  */
 #ifndef TRI_CHECKPOINT_CHECKPOINT_H
@@ -77,7 +77,7 @@ bool tri_checkpoint_is_others(const char *folder, const char *run_folder);
 /* Where a run starts again: a folder that has checkpoints is renamed, and that is said. */
 tri_status tri_checkpoint_set_aside(const char *folder);
 
-/* Where arrays that do not lie here as a whole come from, and go to. What `at` means, whoever made the slices knows. */
+/* Where arrays that are not here as a whole come from, and go to. What `at` means, whoever made the slices knows. */
 typedef struct tri_checkpoint_pieces {
     void *arg;
     /* Saving: the elements from `at` on, at most *count of them: sets *count, at least 1, and *values, which hold until

@@ -30,7 +30,7 @@ void draft_names_fini(draft_names *names)
     *names = (draft_names){0};
 }
 
-/* Where two names cannot be exchanged: the one that stands there steps aside first, and comes back on failure. */
+/* Where two names cannot be exchanged: the one that is there steps aside first, and comes back on failure. */
 static tri_status step_aside(const draft_names *names)
 {
     TRI_TRY(tri_file_rename(names->visible, names->old));

@@ -23,7 +23,7 @@ tri_status draft_put_in_place(const draft_names *names);
 typedef struct draft_file {
     const char *name;
     char *path;
-    tri_string header; /* what stands before the data */
+    tri_string header; /* what is before the data */
     uint64_t *firsts;  /* [slices + 1] bytes of the file where their data begin */
     int64_t *checks;   /* [slices + 1] number of their first piece */
     int count;         /* of slices */

@@ -21,7 +21,7 @@ tri_status tri_file_discard(const char *path, tri_status cause);
 /* Renames and syncs the folder that holds the new name. */
 tri_status tri_file_rename(const char *from, const char *to);
 
-/* Appends what stands before the data of a safetensors file: the bytes of the tensors follow, without gaps, in this
+/* Appends what is before the data of a safetensors file: the bytes of the tensors follow, without gaps, in this
  * order. `path` is for messages. */
 tri_status tri_safetensors_print_header(const char *path, const tri_stored_tensor *tensors, int count,
                                         const char *const *metadata, tri_string *out);

@@ -20,7 +20,7 @@
 typedef struct tri_manifest_file {
     char name[32]; /* TRI_MODEL_FILE or TRI_STATE_FILE */
     uint64_t nbytes;
-    uint32_t header;  /* CRC-32C of what stands before the data */
+    uint32_t header;  /* CRC-32C of what is before the data */
     uint32_t *checks; /* of pieces of TRI_CHECK_NBYTES of each tensor, the last one shorter, in the order of the data */
     int64_t check_count;
 } tri_manifest_file;

@@ -2,7 +2,7 @@
  *
  * safetensors_write.c: writing: the header, padded with spaces to a multiple of 8 bytes, then the tensors one by one.
  *
- * Tensors lie in the order given, without gaps; the caller puts wider types first if alignment matters.
+ * Tensors are in the order given, without gaps; the caller puts wider types first if alignment matters.
  */
 #include <inttypes.h>
 #include <string.h>

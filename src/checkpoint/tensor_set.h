@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * tensor_set.h: the tensors of a model that lie in one safetensors file, or in several with an index.
+ * tensor_set.h: the tensors of a model that are in one safetensors file, or in several with an index.
  *
  * The index (model.safetensors.index.json of Hugging Face) says which file holds which tensor; it is believed only
- * where the files agree with it: each tensor lies in the file it names, and no file holds another.
+ * where the files agree with it: each tensor is in the file it names, and no file holds another.
  */
 #ifndef TRI_CHECKPOINT_TENSOR_SET_H
 #define TRI_CHECKPOINT_TENSOR_SET_H

@@ -37,7 +37,7 @@ tri_dtype tri_tensor_view_dtype(const tri_tensor_view *view)
     return dtype;
 }
 
-/* Elements of a stored tensor from `first` on. The bytes of a file may lie at any address: they are copied first. */
+/* Elements of a stored tensor from `first` on. The bytes of a file may be at any address: they are copied first. */
 static void read_run(const tri_stored_tensor *from, tri_dtype dtype, int64_t first, int64_t count, char *out)
 {
     size_t each = tri_dtype_nbytes(from->dtype), out_each = tri_dtype_nbytes(dtype);

@@ -4,7 +4,7 @@
  * ended.
  *
  * rank-N.place says who the rank is: "<id of the job> <start of the machine> <starts> <pid> <start time>". It is locked
- * while it is looked at and written, and the rank runs only once it stands there: whatever happens to connections, one
+ * while it is looked at and written, and the rank runs only once it is there: whatever happens to connections, one
  * start of a rank is made once. Lines for the launcher begin with TRI_FAR_MARK (launch_impl.h).
  */
 #include "cluster/attend.h"

@@ -25,7 +25,7 @@ tri_status tri_environment_node(const char *list, int index, char host[256], int
 /* Tasks on the index-th node of Slurm's "2(x3),1"; TRI_ECONFIG when it is no such list or has no such node. */
 tri_status tri_environment_tasks(const char *list, int index, int *tasks);
 /* The hosts of an MPI host file ("host slots=N", "host:N", # comments), a rank each: where `own` (with or without its
- * domain) stands in it, how many there are, and the first one. TRI_ECONFIG when it is not there exactly once. */
+ * domain) is in it, how many there are, and the first one. TRI_ECONFIG when it is not there exactly once. */
 tri_status tri_environment_host_file(const char *text, const char *own, int *rank, int *world, char first[256]);
 /* TF_CONFIG, a JSON text: ranks are chief (or master) first, then workers. */
 tri_status tri_environment_tf_config(const char *text, tri_cluster_place *place);

@@ -162,7 +162,7 @@ static size_t answer_take(char *bytes, size_t each, size_t count, void *arg)
     return each * count;
 }
 
-/* The first line says that the watch stands; whatever comes after it ends the call. */
+/* The first line says that the watch is set up; whatever comes after it ends the call. */
 static size_t event_take(char *bytes, size_t each, size_t count, void *arg)
 {
     bool *seen = arg;

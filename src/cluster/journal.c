@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * journal.c: the file of a journal: a head, then records; the last record of a key is what stands.
+ * journal.c: the file of a journal: a head, then records; the last record of a key counts.
  *
  * Head: "TRIJ0001" and the machine's boot id, 36 bytes. Record: bytes of the key, bytes of the value (~0: the key
  * goes), CRC-32C of these two numbers, key and value (4 bytes each, as the machine has them); key; value. A record that
@@ -41,7 +41,7 @@ struct tri_journal {
     int64_t again_ns;  /* broken: when it is tried again */
 };
 
-/* What stands: the file's bytes, and by key the offset of its record. */
+/* What counts: the file's bytes, and by key the offset of its record. */
 typedef struct table {
     char *text;
     size_t nbytes; /* of whole records, and the head */
@@ -237,7 +237,7 @@ static tri_status file_replace(tri_journal *journal, const tri_string *records)
     return status;
 }
 
-/* The records that stand. */
+/* The records that count. */
 static tri_status records_read(tri_journal *journal, tri_string *out)
 {
     table all;

@@ -24,7 +24,7 @@ tri_status tri_journal_open(const char *path, tri_journal **out);
 /* bytes NULL: the key goes. Calls of several threads queue. A journal that cannot be written any more is emptied, so
  * that nobody continues from a part of it, and says so once. */
 void tri_journal_put(tri_journal *journal, const char *key, const void *bytes, size_t nbytes);
-/* Calls fn with each key that stands and its value, which has a 0 byte after it, in no order. */
+/* Calls fn with each key that is there and its value, which has a 0 byte after it, in no order. */
 typedef tri_status (*tri_journal_visit)(void *arg, const char *key, const char *bytes, size_t nbytes);
 tri_status tri_journal_each(tri_journal *journal, tri_journal_visit fn, void *arg);
 /* Begins again with no key. */

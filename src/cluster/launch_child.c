@@ -109,7 +109,7 @@ typedef struct child_plan {
     char *const *argv;
     char *const *environment;
     int input, output[2];
-    int go; /* with a journal: a byte comes once the process stands there, its end of file if it never will; else -1 */
+    int go; /* with a journal: a byte comes once the process is there, its end of file if it never will; else -1 */
     pid_t launcher;
 } child_plan;
 

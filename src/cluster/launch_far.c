@@ -63,7 +63,7 @@ static void begun_take(launch *job, launch_rank *rank)
     (void)tri_launch_process_note(job->start.journal, &noted);
 }
 
-/* What does not stand in such a form is the remote shell's own: passed on as it is. */
+/* What is not in such a form is the remote shell's own: passed on as it is. */
 static tri_status line_hear(launch_stream *stream, const char *line, size_t nbytes)
 {
     launch_rank *rank = stream->put_arg;

@@ -41,7 +41,7 @@ struct launch {
     bool stopping, killing, signal_passed, quiet;
     int64_t restarted; /* processes, so far */
     char shared[200];  /* the error with which all ranks ended together before they were started again */
-    int asked;         /* steps that a rank shall be asked to trace; 0: nobody wants that */
+    int asked;         /* steps that a rank shall be asked to trace; 0: nobody needs that */
     int64_t kill_ns, cut_ns;
     struct {
         int64_t before, last, look_ns; /* counts at the look before the last one and then; -1: nobody says */

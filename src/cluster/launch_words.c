@@ -2,7 +2,7 @@
  *
  * launch_words.c: what a remote shell itself says on standard error, before the command over there runs.
  *
- * It is held back until that says that it has begun, and then passed on. If it never does, for want of a connection,
+ * It is held back until that says that it has begun, and then passed on. If it never does, for lack of a connection,
  * the last line is the reason: ssh says fifteen lines about a host key, for each rank, and the same each second while a
  * host is away.
  */

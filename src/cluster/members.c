@@ -78,7 +78,7 @@ static tri_status adopt(tri_members *members, tri_generation *list)
 }
 
 /* If generation `number` is closed by then: it is the present one. TRI_ETIMEOUT: it is not. TRI_ENOTFOUND: it is over,
- * and forgotten; what stands there now somebody has claimed who was late, like this one. */
+ * and forgotten; what is there now somebody has claimed who was late, like this one. */
 static tri_status look(tri_members *members, int64_t number, int64_t until_ns)
 {
     char key[KEY], *text = NULL;
@@ -473,7 +473,7 @@ static tri_status list_print(const tri_members *members, const tri_vector *list,
     return TRI_OK;
 }
 
-/* Claims the next generation with those that are here; what stands then is the present one. */
+/* Claims the next generation with those that are here; what is then is the present one. */
 static tri_status claim(tri_members *members, int64_t number, const tri_vector *list, int64_t deadline_ns)
 {
     char key[KEY], *stands;

@@ -4,7 +4,7 @@
  *
  * A generation is a list of processes, in order of rank, that is written once and never changed. Whoever loses a peer
  * registers for the next one; one of those that registered claims its key with the list of all of them, and the first
- * claim stands (docs/design/recovery.md). Goes through base/runtime and the store's table alone, so that a
+ * claim is (docs/design/recovery.md). Goes through base/runtime and the store's table alone, so that a
  * simulation runs it too.
  */
 #ifndef TRI_CLUSTER_MEMBERS_H

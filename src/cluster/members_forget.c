@@ -64,7 +64,7 @@ tri_status tri_members_is_listed(tri_store *store, const char *id, bool *listed,
 
 /* In the first place that is free, which is claimed with the text itself: whoever dies meanwhile leaves no gap at which
  * listeners would wait. The same words of somebody else will do. news/count only says where to begin, and is never
- * ahead of what stands. */
+ * ahead of what is there. */
 tri_status tri_members_publish(tri_store *store, const char *text, int64_t deadline_ns)
 {
     char key[KEY], *stands;

@@ -46,7 +46,7 @@ struct tri_members {
     int64_t out_ns;          /* when it was left out last; 0: never */
     int64_t reached_ns;      /* since when it reaches all members; 0: it does not */
     bool waits_reported;     /* that it does not */
-    bool has_door;           /* it stands in the store */
+    bool has_door;           /* it is in the store */
     tri_members_lost lost;
     void *lost_arg;
 
@@ -61,7 +61,7 @@ struct tri_members {
 
 /* members_forget.c. Returns text. */
 const char *tri_members_key(char text[KEY], int64_t generation, const char *what, const char *id);
-/* A number as it stands; 0: there is none. */
+/* A number as it is; 0: there is none. */
 tri_status tri_members_number(tri_store *store, const char *key, int64_t *number);
 /* TRI_ECONFIG, TRI_EUNSUPPORTED: a member has reported that no member can continue (tri_members_fail). */
 tri_status tri_members_failure_check(tri_store *store);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * members_text.c: lists of members as they stand in the store.
+ * members_text.c: lists of members as they are in the store.
  */
 #include "cluster/members_text.h"
 

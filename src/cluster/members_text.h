@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * members_text.h: lists of members as they stand in the store (docs/formats/wire.md), for members.c.
+ * members_text.h: lists of members as they are in the store (docs/formats/wire.md), for members.c.
  */
 #ifndef TRI_CLUSTER_MEMBERS_TEXT_H
 #define TRI_CLUSTER_MEMBERS_TEXT_H

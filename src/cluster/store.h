@@ -25,10 +25,10 @@ typedef struct tri_store_ops {
     tri_status (*wait)(tri_store *store, const char *key, char **bytes, size_t *nbytes, int64_t deadline_ns);
     /* Adds to a number (0 when absent), atomically; *after is the new value. */
     tri_status (*add)(tri_store *store, const char *key, int64_t amount, int64_t *after, int64_t deadline_ns);
-    /* Makes a number (0 when absent) at least so large, atomically; *after is what stands. May be said twice. */
+    /* Makes a number (0 when absent) at least so large, atomically; *after is what is there then. May be said twice. */
     tri_status (*raise)(tri_store *store, const char *key, int64_t least, int64_t *after, int64_t deadline_ns);
     tri_status (*remove)(tri_store *store, const char *key, int64_t deadline_ns);
-    /* Sets a key that is not there, atomically; *bytes is what stands then, as with wait. */
+    /* Sets a key that is not there, atomically; *bytes is what is then, as with wait. */
     tri_status (*claim)(tri_store *store, const char *key, const void *mine, size_t mine_nbytes, char **bytes,
                         size_t *nbytes, int64_t deadline_ns);
     /* Removes all keys of the job; NULL: they go with the table. */
@@ -75,7 +75,7 @@ void tri_store_close(tri_store *store);
  * up the others or make it grow. address "127.0.0.1" or "0.0.0.0" or "::"; port 0: any. */
 typedef struct tri_store_server tri_store_server;
 tri_status tri_store_server_start(const char *address, int port, const char *token, tri_store_server **out);
-/* One whose table stands in a journal, from which it begins, and which hears of a change before anybody else does.
+/* One whose table is in a journal, from which it begins, and which hears of a change before anybody else does.
  * Borrowed. */
 struct tri_journal;
 tri_status tri_store_server_start_kept(const char *address, int port, const char *token, struct tri_journal *journal,

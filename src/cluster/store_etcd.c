@@ -178,7 +178,8 @@ static tri_status look(etcd_store *store, const char *key, int64_t deadline_ns, 
     return status;
 }
 
-/* Puts the value if the key's "CREATE" or "MOD" revision is this one. *out: whether it was, and else what stands. */
+/* Puts the value if the key's "CREATE" or "MOD" revision is this one. *out: whether it was, and else the one that is
+ * there. */
 static tri_status swap(etcd_store *store, const char *key, const char *target, long long revision, const void *bytes,
                        size_t nbytes, int64_t deadline_ns, bool *done, found *out)
 {

@@ -58,7 +58,7 @@ typedef struct tri_store_sum {
     int64_t amount;
     bool raises; /* to at least `amount`; else it is added */
 } tri_store_sum;
-/* text: of the number that stands, with a 0 byte after it; NULL: there is none. TRI_EINVAL where it is none. */
+/* text: of the number that is there, with a 0 byte after it; NULL: there is none. TRI_EINVAL where it is none. */
 tri_status tri_store_sum_make(const char *text, size_t nbytes, tri_store_sum sum, int64_t *after);
 
 typedef struct tri_store_url {

@@ -2,7 +2,7 @@
  *
  * alg_blocks.c: operations that move each block to one rank: gather, scatter, all-to-all.
  *
- * The direct ones send every block from where it lies to where it goes. The trees are for many ranks and small blocks
+ * The direct ones send every block from where it is to where it goes. The trees are for many ranks and small blocks
  * of one length: a subtree's blocks travel together, in the order of the ranks counted from the root.
  */
 #include <string.h>
@@ -60,7 +60,7 @@ static int subtree_count(int at, int ranks)
     return below < ranks - at ? below : ranks - at;
 }
 
-/* Blocks in the order of places to the root's buffer, where they lie in the order of ranks, and back. */
+/* Blocks in the order of places to the root's buffer, where they are in the order of ranks, and back. */
 static void blocks_to_ranks(const tri_call *call, char *to, const char *blocks)
 {
     size_t nbytes = tri_call_nbytes(call, call->count), first = (size_t)call->root * nbytes;

@@ -18,7 +18,7 @@ typedef struct direct {
     int64_t chunk;     /* elements of one owner at most */
     int64_t segment;   /* elements of one round */
     char *slots;       /* [slot_count][segment] of adds_in */
-    const char **from; /* [slot_count]: where the value of a slot lies in this round */
+    const char **from; /* [slot_count]: where the value of a slot is in this round */
     char *results;     /* [2][segment] of dtype: results that are not for this rank's own buffer */
 } direct;
 
@@ -166,7 +166,7 @@ static void add_results(direct *d, int64_t s)
     }
 }
 
-/* The sum of subtree k of the group's shards: d->from says where the values of slots lie. */
+/* The sum of subtree k of the group's shards: d->from says where the values of slots are. */
 static tri_status sum_root(direct *d, int64_t s, int k, int64_t count)
 {
     tri_call *call = d->call;
@@ -201,11 +201,11 @@ static tri_status sum_slots(direct *d, int64_t s)
         int slot = plan->first_slot[rank] + p;
         const char *part = own_part(d, p, rank, s);
         if (d->adds_in == call->dtype)
-            d->from[slot] = part; /* read where it lies; sums go to the slots */
+            d->from[slot] = part; /* read where it is; sums go to the slots */
         else
             TRI_TRY(tri_convert(slot_at(d, slot), d->adds_in, part, call->dtype, count));
     }
-    for (int k = plan->root_count - 1; k >= 0; k--) /* the first result may lie where another sum's part is */
+    for (int k = plan->root_count - 1; k >= 0; k--) /* the first result may be where another sum's part is */
         TRI_TRY(sum_root(d, s, k, count));
     return TRI_OK;
 }

@@ -19,7 +19,7 @@ typedef struct exchange {
     tri_dtype adds_in;
     size_t stride;     /* bytes from slot to slot */
     char *slots;       /* [ranks]: what came, as adds_in */
-    const char **from; /* [ranks]: where the value of a slot lies */
+    const char **from; /* [ranks]: where the value of a slot is */
 } exchange;
 
 static tri_status exchange_init(exchange *e, tri_call *call)

@@ -22,7 +22,7 @@ static size_t message_nbytes(const tri_call *call)
     return tri_call_nbytes(call, is_cut(call) ? call->count * (call->group->count - 1) : call->count);
 }
 
-/* Blocks lie in the order of the ranks; a rank's own is not among them. */
+/* Blocks are in the order of the ranks; a rank's own is not among them. */
 static void write_message(const tri_call *call, char *message)
 {
     size_t nbytes = message_nbytes(call);

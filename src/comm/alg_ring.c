@@ -41,7 +41,7 @@ static tri_status all_reduce_run(tri_call *call)
     return TRI_OK;
 }
 
-/* The sum of chunk c starts at rank c + 1 and ends at rank c; what is under way lies in scratch, as `in` is not
+/* The sum of chunk c starts at rank c + 1 and ends at rank c; what is under way is in scratch, as `in` is not
  * changed. */
 static tri_status reduce_scatter_run(tri_call *call)
 {

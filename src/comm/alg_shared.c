@@ -3,10 +3,10 @@
  * alg_shared.c: operations on memory that all ranks of a host reach (tri_group_alloc): nothing is sent but two
  * meetings.
  *
- * Where everybody's data lies is said at the first meeting; where somebody's lies elsewhere, all go another way. Sums:
+ * Where everybody's data is is said at the first meeting; where somebody's is elsewhere, all go another way. Sums:
  * every chunk has an owner, who reads it from all ranks in place, adds in plan order and writes the sum into the memory
  * of all of them, so that each line goes over once and comes back whole (base/cache.h). Blocks are fetched from where
- * they lie. The second meeting lets the caller write again.
+ * they are. The second meeting lets the caller write again.
  */
 #include <string.h>
 
@@ -17,7 +17,7 @@
 /* What is added at once; less where it then goes to others, so that the lines asked for are still there. */
 enum { PIECE_NBYTES = 16 << 10, HANDED_NBYTES = 2 << 10 };
 
-/* Where a rank's data lies: its region (0: none, 1: nothing is read or written there) and the offset. */
+/* Where a rank's data is: its region (0: none, 1: nothing is read or written there) and the offset. */
 typedef struct shared_place {
     uint32_t in_region, out_region;
     uint64_t in_offset, out_offset;
@@ -95,7 +95,7 @@ static tri_status places_meet(tri_sharing *run, bool *all)
 
 /* ---- sums */
 
-/* Adds `count` elements at byte `at` of all ranks; the sum lies in `result` (of the call's type). */
+/* Adds `count` elements at byte `at` of all ranks; the sum is in `result` (of the call's type). */
 static tri_status add_piece(const tri_sharing *run, size_t at, int64_t count, char *slots, char *result)
 {
     const tri_call *call = run->call;

@@ -57,7 +57,7 @@ static int64_t elements_in(const tri_call *call)
     return of_all ? call->count * call->group->count : call->count;
 }
 
-/* Blocks are packed on the way: what lies between them is nobody's. */
+/* Blocks are packed on the way: what is between them is nobody's. */
 static tri_status multiply_blocks(tri_call *call, char *out)
 {
     for (int r = 0; r < call->group->count; r++) {

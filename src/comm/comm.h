@@ -76,7 +76,7 @@ tri_status tri_group_alloc_kept(tri_group *group, size_t nbytes, tri_group_memor
 void tri_group_free_kept(tri_group *group, void *memory, tri_group_memory *kept);
 
 /* As tri_reduce_scatter_tree() in a group that has the shards of some of the ranks alone: of each whole subtree of
- * these (tri_tree_parts) every rank gets its block of the sum, in outs[0], outs[1] ... outs[0] may lie where the block
+ * these (tri_tree_parts) every rank gets its block of the sum, in outs[0], outs[1] ... outs[0] may be where the block
  * of parts[0] does. */
 tri_status tri_reduce_scatter_subtrees(tri_group *group, tri_tree_place place, float *const *parts, int part_count,
                                        const tri_blocks *in_blocks, float *const *outs, tri_work **work);
@@ -100,7 +100,7 @@ typedef enum tri_comm_op {
 } tri_comm_op;
 const char *tri_comm_op_name(tri_comm_op op);
 
-/* data: where it would lie (tri_group_alloc or not), NULL: ordinary memory. The algorithm that a call would take, and
+/* data: where it would be (tri_group_alloc or not), NULL: ordinary memory. The algorithm that a call would take, and
  * the prices of all that can: one line each, for --explain. */
 tri_status tri_comm_explain(const tri_group *group, tri_comm_op op, int64_t nbytes, const void *data, tri_string *out);
 /* Name of the chosen algorithm, or of the engine where that is not our own. */

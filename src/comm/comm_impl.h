@@ -41,7 +41,7 @@ typedef struct tri_call {
     int *sender;                      /* tri_probe_sender: waits for a message, receives none */
     float *const *parts;              /* of the sums of shards: tri_comm_is_tree() */
     int part_count;
-    tri_tree_place place; /* where this group's shards stand in the tree */
+    tri_tree_place place; /* where this group's shards are in the tree */
     float *const *outs;   /* one for each whole subtree of theirs; NULL: all shards are theirs, and out has the sum */
     char name[TRI_COMM_NAME_NBYTES];
     const tri_algorithm *algorithm; /* NULL: the cheapest */
@@ -106,7 +106,7 @@ struct tri_group {
     double scale;                    /* of the next operations that multiply first */
     tri_batch *collecting;           /* between tri_batch_begin and tri_batch_end */
     tri_price price;
-    tri_hosts *hosts; /* NULL: nothing to gain from how its ranks lie on hosts */
+    tri_hosts *hosts; /* NULL: nothing to gain from how its ranks are on hosts */
     int found_sender; /* by the latest probe; the runner's, as all below */
     bool lane_asked;
     tri_lane *lane;     /* NULL: not all on one host */
@@ -150,7 +150,7 @@ typedef struct tri_known_name {
     char text[TRI_COMM_NAME_NBYTES];
 } tri_known_name;
 
-/* What kept memory is for; each use may lie inside the next. */
+/* What kept memory is for; each use may be inside the next. */
 typedef enum tri_keep {
     TRI_KEEP_SCRATCH, /* of an algorithm */
     TRI_KEEP_FLOORS,  /* between the operations of one in two floors */

@@ -29,7 +29,7 @@ typedef struct mpi_engine {
 tri_status tri_mpi_load(const char *path, const char *started_by, const tri_mpi_ops **out);
 /* TRI_EUNSUPPORTED where MPI cannot count this many elements and all ranks know. */
 tri_status tri_mpi_can(const tri_call *call);
-/* Before a reduction: own parts are added, halves become f32, blocks lie one after the other. */
+/* Before a reduction: own parts are added, halves become f32, blocks are one after the other. */
 tri_status tri_mpi_reduce_begin(mpi_engine *engine, tri_call *call, tri_mpi_call *mpi);
 /* After it: the result goes where it belongs; divides for AVERAGE. Nothing for other operations. */
 tri_status tri_mpi_reduce_end(tri_call *call, const tri_mpi_call *mpi);

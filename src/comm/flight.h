@@ -13,7 +13,7 @@
 #define TRI_FLIGHT_VERSION     1
 #define TRI_FLIGHT_PATH_NBYTES 1100
 
-/* Where the record of this rank lies when it fails; false: it leaves none (comm.flight = none, one rank alone, or ranks
+/* Where the record of this rank is when it fails; false: it leaves none (comm.flight = none, one rank alone, or ranks
  * of one process that named no folder). */
 bool tri_flight_path(const tri_comm *comm, char path[TRI_FLIGHT_PATH_NBYTES]);
 /* Writes it, once; a failure is one line in the log. By whoever runs calls (names are the runner's). */

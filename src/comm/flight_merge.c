@@ -18,7 +18,7 @@ const char *tri_divergence_name(tri_divergence kind)
     return (unsigned)kind < TRI_DIVERGENCE_COUNT ? names[kind] : "?";
 }
 
-/* The first and one past the last collective of a group in a record; they lie side by side. */
+/* The first and one past the last collective of a group in a record; they are side by side. */
 static void group_range(const tri_flight_record *record, uint32_t group, size_t *first, size_t *end)
 {
     size_t at = 0;
@@ -80,7 +80,7 @@ static bool window_find(const group_view *view, uint64_t *low, uint64_t *high)
     return found;
 }
 
-/* How the ranks stand to one number of a group. */
+/* How the ranks relate to one number of a group. */
 static void call_compare(const group_view *view, uint64_t sequence, tri_flight_merge *out)
 {
     const tri_board_call *one = NULL;

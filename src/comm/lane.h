@@ -3,7 +3,7 @@
  * lane.h: the lane of a group whose ranks are all on one host: small messages by flags in cache lines.
  *
  * Each rank has a page of slots that all others map. A call on the lane has a number, the same on all ranks; its
- * message of rank r lies in slot number % TRI_LANE_SLOTS of r's page, with the signature of the call, so that ranks
+ * message of rank r is in slot number % TRI_LANE_SLOTS of r's page, with the signature of the call, so that ranks
  * that call different things find out at the first line they read. A slot is written again when all ranks are done with
  * the call before. Nothing is sent, nobody is called: a message of a few bytes takes as long as one line from core to
  * core, and one that needs the line behind it hardly longer, as both are asked for at once.
@@ -25,7 +25,7 @@
 #define TRI_LANE_STAGE_NBYTES   ((size_t)1 << 20)
 
 typedef struct tri_lane_slot {
-    _Alignas(TRI_LINES_APART) _Atomic uint64_t number; /* of the call whose message lies here */
+    _Alignas(TRI_LINES_APART) _Atomic uint64_t number; /* of the call whose message is here */
     uint64_t signature;
     unsigned char few[TRI_LANE_INLINE_NBYTES];                /* the message, if it fits */
     _Alignas(64) unsigned char many[TRI_LANE_MESSAGE_NBYTES]; /* else here */
@@ -85,7 +85,7 @@ tri_status tri_lane_await(tri_call *call, int peer, size_t nbytes, const void **
 tri_status tri_lane_check_root(const tri_call *call);
 /* This rank has read all it needs of the call. */
 void tri_lane_end(const tri_lane *lane);
-/* This rank's next message will probably be as long: asks for the lines of its slot, which lie with those who read them
+/* This rank's next message will probably be as long: asks for the lines of its slot, which are with those who read them
  * last, if all are done with them, while the caller continues. */
 void tri_lane_expect(const tri_lane *lane, size_t nbytes);
 /* For a reader whose peer does not wait for it, and may have posted its next message already: glance() asks for that

@@ -48,7 +48,7 @@ static void add_parts(const tri_call *call)
         combine(call->parts[0], call->parts[0], call->parts[p], call->count);
 }
 
-/* Places as MPI wants them; a block that an int does not reach is reported by the rank that has it. */
+/* Places as MPI needs them; a block that an int does not reach is reported by the rank that has it. */
 static tri_status ints_fill(const tri_call *call, const tri_blocks *blocks, bool all, int *counts, int *firsts)
 {
     int64_t first = 0;
@@ -68,8 +68,8 @@ static tri_status ints_fill(const tri_call *call, const tri_blocks *blocks, bool
     return TRI_OK;
 }
 
-/* A reduce-scatter of MPI wants its input in one piece and its output apart; halves are added as f32: what is not so
- * lies in scratch memory. */
+/* A reduce-scatter of MPI needs its input in one piece and its output apart; halves are added as f32: what is not so
+ * is in scratch memory. */
 static tri_status scattered_begin(mpi_engine *engine, tri_call *call, tri_mpi_call *mpi)
 {
     int rank = call->group->rank, ranks = call->group->count;
@@ -131,7 +131,7 @@ tri_status tri_mpi_reduce_end(tri_call *call, const tri_mpi_call *mpi)
     return mpi->out == call->out ? TRI_OK : tri_convert(call->out, call->dtype, mpi->out, mpi->dtype, count);
 }
 
-/* Is this rank's own block where it would come to lie? */
+/* Is this rank's own block where it would come to be? */
 static bool is_in_place(const tri_call *call)
 {
     int rank = call->group->rank;

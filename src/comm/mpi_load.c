@@ -2,7 +2,7 @@
  *
  * mpi_load.c: finds and loads the plug-in of the MPI that started the job.
  *
- * It lies beside the program or library that this code is part of (a build folder), or where the installation put it.
+ * It is beside the program or library that this code is part of (a build folder), or where the installation put it.
  * Symbols become global: components that Open MPI itself loads look for them.
  */
 #include <dlfcn.h>

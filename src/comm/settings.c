@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * settings.c: the options of section comm for those that have no configuration of a run: programs that join a job by
- * themselves, other libraries' processes, measurements. TRIREME_COMM stands over the defaults, words of a command line
+ * themselves, other libraries' processes, measurements. TRIREME_COMM is over the defaults, words of a command line
  * over both. comm/ and net/ have a table each; who sets an option need not know which.
  */
 #include <stdio.h>

@@ -17,7 +17,7 @@ typedef struct tri_shared {
     uint32_t number; /* within the group, the same on all ranks */
     tri_region own;
     tri_region *peers; /* [group->count], empty for this rank */
-    char **base;       /* [group->count]: where each rank's memory lies for this rank */
+    char **base;       /* [group->count]: where each rank's memory is for this rank */
     void *plain;       /* instead, where not direct; NULL: `own` serves there, as ordinary memory */
     struct tri_shared *next;
 } tri_shared;

@@ -23,7 +23,7 @@ static void tell_and_record(tri_comm *comm, tri_status cause)
     tri_flight_write(comm);
 }
 
-/* The cause ends with where the record lies, whatever must be cut off for it. */
+/* The cause ends with where the record is, whatever must be cut off for it. */
 static void record_name(tri_comm *comm)
 {
     char path[TRI_FLIGHT_PATH_NBYTES], end[sizeof(comm->cause)];

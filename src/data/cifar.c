@@ -3,7 +3,7 @@
  * cifar.c: CIFAR-10 and CIFAR-100 in their binary version: records of one or two labels and a picture, in up to five
  * files.
  *
- * Pictures lie as three planes of 32 x 32; they are turned into H W C while reading. CIFAR-100: the fine label counts.
+ * Pictures are as three planes of 32 x 32; they are turned into H W C while reading. CIFAR-100: the fine label counts.
  */
 #include <inttypes.h>
 #include <string.h>
@@ -65,7 +65,7 @@ static tri_status is_there(const char *folder, const char *name, bool *there)
     return TRI_OK;
 }
 
-/* Which kind lies in the folder or in the archive's folder within it; *folder is tri_free()d. */
+/* Which kind is in the folder or in the archive's folder within it; *folder is tri_free()d. */
 static tri_status find_kind(const tri_data_config *config, const cifar_kind **kind, char **folder)
 {
     for (size_t i = 0; i < TRI_COUNT_OF(kinds); i++)

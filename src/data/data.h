@@ -233,7 +233,7 @@ typedef struct tri_dataset_ops {
         splits; /* `open` knows of fractions; else only parts that there are are opened, and a fraction taken of them */
     bool streams; /* files may be larger than memory: samples are shuffled in blocks that are read together */
     tri_status (*open)(const tri_data_config *config, tri_data_part part, tri_dataset **out);
-    /* Or in place of `read`, for data that stay where they lie: one sample of an epoch, as the model gets it, a pure
+    /* Or in place of `read`, for data that stay where they are: one sample of an epoch, as the model gets it, a pure
      * function of (seed, epoch, index) that threads call at once. NULL: `read` is there. */
     tri_status (*draw)(const tri_dataset *dataset, uint64_t seed, int64_t epoch, int64_t index, int32_t *sample,
                        int32_t *target);
@@ -295,7 +295,7 @@ tri_status tri_dataset_rename(tri_dataset *dataset, const tri_class_names *names
 tri_status tri_dataset_measure(tri_dataset *dataset, const tri_data_config *config);
 /* Leaves at most `count` samples of the set, at equal distances; for an open set that was not thinned before. */
 void tri_dataset_thin(tri_dataset *dataset, int64_t count);
-/* Where sample i of the set lies among those of ops. */
+/* Where sample i of the set is among those of ops. */
 static inline int64_t tri_dataset_place(const tri_dataset *dataset, int64_t i)
 {
     i = dataset->stride > 1 ? i * dataset->stride : i;
@@ -309,7 +309,7 @@ void tri_dataset_close(tri_dataset *dataset);
 /* One more who will close it. */
 void tri_dataset_hold(tri_dataset *dataset);
 
-/* Which sample stands where. All pure. */
+/* Which sample is where. All pure. */
 typedef struct tri_sampler {
     uint64_t seed;
     int64_t count;  /* samples of the data set */
@@ -392,7 +392,7 @@ typedef struct tri_loader_setup {
 
 /* Reads this worker's parts into memory (as stored: bytes stay bytes; of setup->held what is missing), closes nothing;
  * a thread then prepares batches ahead, or the crew does when asked (data.prefetch). `dataset` must stay open only
- * during this call. Data that stay where they lie are not read: the loader holds the data set. */
+ * during this call. Data that stay where they are are not read: the loader holds the data set. */
 tri_status tri_loader_open(tri_dataset *dataset, const tri_data_config *config, const tri_loader_setup *setup,
                            tri_loader **out);
 /* The next batch, in order of steps; waits until it is prepared. */

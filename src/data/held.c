@@ -4,7 +4,7 @@
  *
  * Rows of parts that stay move to the front in their order, the memory is made as long as it has to be, and rows that
  * are missing are read behind them, in the order of their indices, so that a file is read from front to back. Where a
- * row lies does not matter to anybody: `places` finds it.
+ * row is does not matter to anybody: `places` finds it.
  */
 #include "data/held.h"
 
@@ -129,7 +129,7 @@ static tri_status resize(unsigned char **rows, int64_t count, size_t each)
     return TRI_OK;
 }
 
-/* Room for all; what nobody wants has none. */
+/* Room for all; what nobody needs has none. */
 static tri_status rows_resize(tri_held *held, const held_plan *plan, const tri_loader_setup *setup)
 {
     if (!setup->skips_input)
@@ -143,7 +143,7 @@ static tri_status rows_resize(tri_held *held, const held_plan *plan, const tri_l
     return TRI_OK;
 }
 
-/* The samples of the parts that come, sorted by index, come to lie behind those that stay. */
+/* The samples of the parts that come, sorted by index, come to be behind those that stay. */
 static tri_status rows_place(tri_held *held, held_plan *plan)
 {
     index_place *order = alloc_array(plan->count - plan->kept, sizeof(*order));
@@ -209,7 +209,7 @@ static tri_status rows_check(const tri_normalizer *normalizer, int64_t rows, con
     return status;
 }
 
-/* A data set reads samples and targets; what nobody wants goes at once. */
+/* A data set reads samples and targets; what nobody needs goes at once. */
 static tri_status rows_read(tri_held *held, tri_dataset *dataset, const tri_normalizer *normalizer, int64_t rows,
                             const held_plan *plan)
 {
@@ -238,7 +238,7 @@ static tri_status rows_read(tri_held *held, tri_dataset *dataset, const tri_norm
     return status;
 }
 
-/* Whoever wants what is not there has to read all again. */
+/* Whoever needs what is not there has to read all again. */
 static void let_go(tri_held *held, const tri_held *wanted, const tri_loader_setup *setup)
 {
     if (!is_of(held, wanted) || (!setup->skips_input && held->samples == NULL) ||

@@ -17,9 +17,9 @@ struct tri_held {
     int64_t first_shard, shard_count;
     int64_t count; /* samples */
     size_t sample_nbytes, target_nbytes;
-    unsigned char *samples, *targets; /* [count]; NULL: nobody wants these */
+    unsigned char *samples, *targets; /* [count]; NULL: nobody needs these */
     int64_t *indices;                 /* [count] in the data set */
-    int64_t *places;                  /* [count] where in `samples` the k-th sample of a part lies */
+    int64_t *places;                  /* [count] where in `samples` the k-th sample of a part is */
     int64_t *part_first;              /* [shard_count + 1] of each part in `places` */
     int64_t read_count;               /* samples that were read, in all */
 };

@@ -76,7 +76,7 @@ static void *alloc_array(int64_t count, size_t each)
     return tri_alloc_zero((size_t)count, each);
 }
 
-/* Samples are drawn or fetched where they lie: none is held. */
+/* Samples are drawn or fetched where they are: none is held. */
 static bool draws(const tri_loader *loader)
 {
     return loader->drawn != NULL;
@@ -306,7 +306,7 @@ static tri_status make_slots(tri_loader *loader, const tri_data_config *config)
     return TRI_OK;
 }
 
-/* Where samples k to k + count - 1 lie of those that shard s of this worker takes in the epoch. Entries of a table are
+/* Where samples k to k + count - 1 are of those that shard s of this worker takes in the epoch. Entries of a table are
  * all asked for before the first is read. */
 static void find_places(const tri_loader *loader, int64_t epoch, int64_t s, int64_t k, int64_t count, int64_t *places)
 {
@@ -323,7 +323,7 @@ static void find_places(const tri_loader *loader, int64_t epoch, int64_t s, int6
     }
 }
 
-/* Shuffled samples lie far apart: their bytes are asked for some samples ahead. */
+/* Shuffled samples are far apart: their bytes are asked for some samples ahead. */
 static void ask_for(const tri_loader *loader, int64_t place)
 {
     const unsigned char *stored = loader->held->samples + (size_t)place * loader->sample_nbytes;
@@ -423,7 +423,7 @@ typedef struct prepare_arg {
     int64_t first_tile; /* of those that are prepared */
 } prepare_arg;
 
-/* Of a sample of the batch; NULL: nobody wants it. */
+/* Of a sample of the batch; NULL: nobody needs it. */
 static unsigned char *input_at(const prepare_arg *v, int64_t row)
 {
     return v->slot->input ? v->slot->input + (size_t)row * v->loader->input_nbytes : NULL;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * npz.c: the arrays of a .npz file, which is a zip archive of .npy files, as sources: stored bytes where they lie,
+ * npz.c: the arrays of a .npz file, which is a zip archive of .npy files, as sources: stored bytes where they are,
  * deflated ones as a stream.
  *
  * Read is the central directory (APPNOTE.TXT 4.3.12), with the fields of Zip64, and of each entry its local header, for
@@ -51,7 +51,7 @@ static tri_status wrong(const tri_source *source, const char *what)
     return tri_fail(TRI_EFORMAT, "%s: want a .npz file, a zip archive of .npy files: %s", source->origin, what);
 }
 
-/* Where the central directory lies, and how many entries it has. */
+/* Where the central directory is, and how many entries it has. */
 static tri_status directory_find(const tri_source *source, uint64_t *first, uint64_t *count)
 {
     const size_t nbytes = source->nbytes;
@@ -74,7 +74,7 @@ static tri_status directory_find(const tri_source *source, uint64_t *first, uint
     return TRI_OK;
 }
 
-/* Numbers that do not fit 32 bits stand in an extra field, in this order: length, bytes in the archive, place. */
+/* Numbers that do not fit 32 bits are in an extra field, in this order: length, bytes in the archive, place. */
 static void wide_read(const unsigned char *extra, size_t nbytes, bool wide_length, zip_entry *entry)
 {
     for (size_t at = 0; at + 4 <= nbytes;) {

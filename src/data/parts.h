@@ -21,7 +21,7 @@ bool tri_part_fraction(const char *option, double *fraction);
 /* What the options say; a path counts as 0. TRI_ECONFIG: nothing is left for training. */
 tri_status tri_parts_read(const tri_data_config *config, tri_parts *out);
 /* The samples of a part, ascending: tri_free(). classes: of each sample, NULL: all are of one. keys: of each sample,
- * what it is called by wherever it stands (used with seed 0 as it is); NULL: its place. */
+ * what it is called by wherever it is (used with seed 0 as it is); NULL: its place. */
 tri_status tri_parts_choose(const tri_parts *parts, tri_data_part part, int64_t count, const int32_t *classes,
                             const uint64_t *keys, int64_t **chosen, int64_t *chosen_count);
 

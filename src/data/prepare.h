@@ -15,7 +15,7 @@ typedef struct tri_prepare_counts {
     int64_t nbytes, nbytes_all; /* of text, read so far and to be read */
     int64_t tokens[2];          /* training, validation */
     int shards[2];
-    bool separated; /* an end-of-text token stands behind each text */
+    bool separated; /* an end-of-text token is behind each text */
     int64_t vocabulary;
     int each; /* bytes of a token */
 } tri_prepare_counts;

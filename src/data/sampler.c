@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sampler.c: which sample stands where: pure integer functions of (seed, epoch, shard, position).
+ * sampler.c: which sample is where: pure integer functions of (seed, epoch, shard, position).
  *
  * With b(v) = floor(v B / V), part v is positions [floor(N b(v) / B), floor(N b(v + 1) / B)) of one permutation of the
  * data set. A full batch takes b(v + 1) - b(v) samples of part v, and what is left for the last, short batch is never
@@ -77,7 +77,7 @@ int64_t tri_sampler_part_index(const tri_sampler *sampler, int64_t shard, int64_
     return step * sampler->batch + before + (k - step * rows);
 }
 
-/* The k-th sample of a part: one of the buffer that position k of the part's order of blocks lies in. */
+/* The k-th sample of a part: one of the buffer that position k of the part's order of blocks is in. */
 static int64_t buffer_order(const tri_sampler *sampler, int64_t epoch, int64_t shard, int64_t k)
 {
     const int64_t count = tri_sampler_part_count(sampler, shard), number = k / sampler->buffer;
@@ -120,7 +120,7 @@ int64_t tri_sampler_steps(const tri_sampler *sampler)
     return sampler->count / sampler->batch + (sampler->count % sampler->batch != 0);
 }
 
-#define MARK_MASK UINT64_C(0x07ff07ff07ff07ff) /* lanes lie 16 bits apart: room for the sum of two */
+#define MARK_MASK UINT64_C(0x07ff07ff07ff07ff) /* lanes are 16 bits apart: room for the sum of two */
 
 /* splitmix64 (Steele, Lea, Flood, OOPSLA 2014): each bit of a mark depends on each of the index. */
 uint64_t tri_sampler_mark(int64_t index)

@@ -355,7 +355,7 @@ tri_status tri_index_path(const char *folder, const char *file, const char *what
     char *whole = folder[0] != 0 ? tri_fs_absolute(file) : NULL;
     tri_status status = own != NULL && (whole != NULL || folder[0] == 0) ? tri_fs_make_folder(own) : TRI_ENOMEM;
     *out = NULL;
-    if (status == TRI_OK && whole != NULL) /* files of one name lie in many folders */
+    if (status == TRI_OK && whole != NULL) /* files of one name are in many folders */
         *out = tri_format("%s/%s-%016" PRIx64 ".%s", own, base, XXH3_64bits(whole, strlen(whole)), what);
     else if (status == TRI_OK)
         *out = tri_format("%s/%s.%s", own, base, what);

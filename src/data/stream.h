@@ -2,7 +2,7 @@
  *
  * stream.h: a file of a data set as a stream of bytes, plain or gzip, front to back in bounded memory.
  *
- * A tri_source is the bytes of a file as they lie (mapped, or the caller's); a tri_stream reads them once, inflating
+ * A tri_source is the bytes of a file as they are (mapped, or the caller's); a tri_stream reads them once, inflating
  * where they begin as gzip does. Every message names the source. Nothing here knows formats.
  */
 #ifndef TRI_DATA_STREAM_H
@@ -51,12 +51,12 @@ typedef struct tri_stream {
 
 /* The source must outlive the stream. */
 tri_status tri_stream_open(tri_stream *stream, const tri_source *source);
-/* The next bytes that lie together, at least one, or none at the end; taken as read. Valid until the next call. */
+/* The next bytes that are together, at least one, or none at the end; taken as read. Valid until the next call. */
 tri_status tri_stream_next(tri_stream *stream, const unsigned char **bytes, size_t *nbytes);
 /* Exactly nbytes, or TRI_EFORMAT. */
 tri_status tri_stream_read(tri_stream *stream, void *out, size_t nbytes);
 tri_status tri_stream_skip(tri_stream *stream, uint64_t nbytes);
-/* Reads row `index` of rows of `each` bytes, `*at` being the row the stream stands at; index >= *at. */
+/* Reads row `index` of rows of `each` bytes, `*at` being the row the stream is at; index >= *at. */
 tri_status tri_stream_pick(tri_stream *stream, size_t each, int64_t *at, int64_t index, void *out);
 /* Checks that nothing is left (and, for gzip, the checksum). */
 tri_status tri_stream_finish(tri_stream *stream);

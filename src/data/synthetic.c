@@ -2,7 +2,7 @@
  *
  * synthetic.c: a problem that can be learned, made up sample by sample: each one is a pure function of its index.
  *
- * Classes: normal noise around one centre per class; the centres lie about five deviations apart, so that a good model
+ * Classes: normal noise around one centre per class; the centres are about five deviations apart, so that a good model
  * is right about 19 times in 20 but never always. Real targets (data.classes -1): a fixed linear function plus noise.
  * Tokens: the next one follows from the one before by a fixed rule three times in four, and is any at all otherwise.
  * Clicks: clicks.h.

@@ -2,7 +2,7 @@
  *
  * token_file.h: a file of tokens, one after the other, 16 or 32 bits each: our own, llm.c's and nanoGPT's .bin.
  *
- * docs/formats/data.md has the layouts. Tokens are read where they lie; whether each is below the vocabulary's size
+ * docs/formats/data.md has the layouts. Tokens are read where they are; whether each is below the vocabulary's size
  * is checked by who reads them.
  */
 #ifndef TRI_DATA_TOKEN_FILE_H

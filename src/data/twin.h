@@ -24,7 +24,7 @@ tri_status tri_twin_make(const tri_device *device, tri_loader_batch *batch, size
 void tri_twin_free(const tri_device *device, tri_twin *twin);
 /* Waits until nothing copies from the batch, and no kernel reads the twin. */
 void tri_twin_await(const tri_device *device, const tri_twin *twin);
-/* Copies parts of a batch, which lies in memory of tri_device_host_alloc(). */
+/* Copies parts of a batch, which is in memory of tri_device_host_alloc(). */
 void tri_twin_fill(const tri_device *device, const tri_twin *twin, const tri_loader_batch *batch, tri_twin_part input,
                    tri_twin_part target);
 /* Kernels that are queued from now on find the twin filled. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * device.h: where the arrays of a run lie: a table of kinds of devices, and opened ones with their memory.
+ * device.h: where the arrays of a run are: a table of kinds of devices, and opened ones with their memory.
  *
  * Memory of a device is named by addresses. Only its own kernels and the copies below may use them; the host reads
  * and writes there where the kind says shares_host. Kernels, loops and plain copies of a device are a queue, in the

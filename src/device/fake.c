@@ -3,7 +3,7 @@
  * fake.c: a device for tests: the kernels of the CPU, in memory that the host cannot touch.
  *
  * Address space is reserved twice over. The addresses of the device are its first half, which stays closed: whoever
- * dereferences one dies on the spot, by a line that says so. The bytes lie at the same place of the second half, which
+ * dereferences one dies on the spot, by a line that says so. The bytes are at the same place of the second half, which
  * only copies and kernels find (mapped). An address is given once: what was freed is closed for good, and so is the
  * page behind each array. A kernel that is given memory of the host, or of another device, ends the process too.
  */

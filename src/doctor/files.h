@@ -26,7 +26,7 @@ bool tri_machine_memory(const tri_machine *machine, const char *name, int64_t *n
 bool tri_machine_limit(const tri_machine *machine, const char *name, int64_t *soft, int64_t *hard);
 
 /* The lowest limit of the process's control group and those above it. `two` and `one` name the file in cgroup v2 and
- * v1; the value is its first word ("max", negative or absurdly high: none). *path: where the lowest stands, below the
+ * v1; the value is its first word ("max", negative or absurdly high: none). *path: where the lowest is, below the
  * root. False when there is no limit. */
 typedef struct tri_cgroup_limit {
     int64_t value, period; /* period: the second word (cpu.max), or cpu.cfs_period_us; 0: none */

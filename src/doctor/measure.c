@@ -160,7 +160,7 @@ static tri_status measure_pairs(tri_comm *comm, void *bytes, tri_vector *pairs)
     return TRI_OK;
 }
 
-/* The round trip that took the shortest says most about what lies between the clocks. */
+/* The round trip that took the shortest says most about what is between the clocks. */
 static tri_status measure_skew(tri_group *group, tri_job_facts *job)
 {
     int rank = tri_group_rank(group), world = tri_group_count(group);

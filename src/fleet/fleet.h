@@ -18,7 +18,7 @@
     (10 * TRI_NS_PER_S) /* how long a state that does not come is waited for: members' wait_ns                         \
                          */
 
-/* What is trained, and how its state lies over the workers. */
+/* What is trained, and how its state is over the workers. */
 typedef struct fleet_layout {
     const char *name, *does;
     const char *model, *optim, *parallel; /* lines of a configuration */
@@ -96,7 +96,7 @@ typedef struct fleet_worker {
     bool ended, leaving, marked_dead;
     int64_t alone_until_ns; /* it reaches the store and no worker */
     const char *misfit;     /* an option that is not that of the run; NULL: it fits */
-    char *claims;           /* its description of the run, where it lies */
+    char *claims;           /* its description of the run, where it is */
     bool left;              /* it has said that it takes no further part */
     bool doomed; /* it is killed when it changes something in the store the next time, before it is answered */
     fleet_meeting *meeting;              /* of its generation */

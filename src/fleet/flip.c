@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * flip.c: bits that flip in the memory of simulated workers: in a part of a spread state, or in the mirror of
- * one, while it lies there. Sometimes the worker that has the other copy is killed before anybody can have looked.
+ * one, while it is there. Sometimes the worker that has the other copy is killed before anybody can have looked.
  *
  * At most one copy of a part is wrong at a time: of two nobody could be right.
  */

@@ -21,7 +21,7 @@ typedef struct tri_picker tri_picker;
 /* For vocabularies of at most `words`. */
 tri_status tri_picker_create(int64_t words, tri_picker **out);
 void tri_picker_destroy(tri_picker *picker);
-/* logits[words] may be changed. The draw is a function of (seed, count) and the logits alone: count tokens stand before
+/* logits[words] may be changed. The draw is a function of (seed, count) and the logits alone: count tokens are before
  * it. NaN is never picked, unless all are. */
 int32_t tri_pick(tri_picker *picker, float *logits, int64_t words, const tri_pick_rule *rule, const int32_t *before,
                  int64_t count);

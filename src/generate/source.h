@@ -2,7 +2,7 @@
  *
  * source.h: a model on the disk, ready to generate: weights, architecture and tokenizer found and put together.
  *
- * Understood is what tri_pretrained_open() understands, where a config.json says gpt2 or llama; the tokenizer lies
+ * Understood is what tri_pretrained_open() understands, where a config.json says gpt2 or llama; the tokenizer is
  * beside the weights or in the run folder above a checkpoint.
  */
 #ifndef TRI_GENERATE_SOURCE_H

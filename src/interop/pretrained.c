@@ -272,7 +272,7 @@ static void view_read(const tri_tensor_view *view, int64_t elements, float *valu
     }
 }
 
-/* A slice that lies with several is read here first. */
+/* A slice that is with several is read here first. */
 static tri_status slice_read(const tri_tensor_view *view, const tri_checkpoint_slice *slice, read_progress *progress)
 {
     int64_t elements = tri_shape_count(slice->shape);

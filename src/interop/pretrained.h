@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * pretrained.h: a model that lies on the disk, whoever wrote it, as tensors under our names.
+ * pretrained.h: a model that is on the disk, whoever wrote it, as tensors under our names.
  *
  * Understood: a folder of Hugging Face (config.json and safetensors, also sharded), a checkpoint of ours, the run
  * folder above it (its newest checkpoint), what `trireme convert` wrote, a safetensors file alone.
@@ -26,9 +26,9 @@ const tri_tensor_set *tri_pretrained_tensors(const tri_pretrained *source);
 /* All floating tensors under our names. */
 const tri_tensor_view *tri_pretrained_views(const tri_pretrained *source, int *count);
 const tri_tensor_view *tri_pretrained_find(const tri_pretrained *source, const char *name);
-/* The folder that was named, or that of the file: config.json and a tokenizer lie there. */
+/* The folder that was named, or that of the file: config.json and a tokenizer are there. */
 const char *tri_pretrained_folder(const tri_pretrained *source);
-/* Where the weights lie, for messages. */
+/* Where the weights are, for messages. */
 const char *tri_pretrained_origin(const tri_pretrained *source);
 
 typedef struct tri_pretrained_load {

@@ -15,7 +15,7 @@ struct tri_digest {
     const tri_device *device;
     tri_digest_tile *tiles; /* [count] */
     int64_t count;
-    tri_gpu_digest_args args; /* of a GPU; its tiles and results lie there */
+    tri_gpu_digest_args args; /* of a GPU; its tiles and results are there */
 };
 
 _Static_assert(sizeof(tri_digest_tile) == sizeof(tri_gpu_digest_tile) && TRI_DIGEST_ARRAYS == TRI_GPU_DIGEST_ARRAYS &&

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * digest.h: hashes of fixed tiles of arrays of a device, where the arrays lie: xxh3 of the bytes of each tile. The same
+ * digest.h: hashes of fixed tiles of arrays of a device, where the arrays are: xxh3 of the bytes of each tile. The same
  * values by the host and by a GPU.
  */
 #ifndef TRI_KERNEL_DIGEST_H

@@ -7,7 +7,7 @@
  */
 #include "kernel/half.h"
 
-/* Where the f32 copies lie in scratch, in elements; -1: there is none, the value is f32 itself. */
+/* Where the f32 copies are in scratch, in elements; -1: there is none, the value is f32 itself. */
 typedef struct adapter_state {
     tri_kernel inner;
     int64_t input[TRI_OP_MAX_INPUTS], dinput[TRI_OP_MAX_INPUTS], output, doutput;

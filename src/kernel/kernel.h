@@ -3,7 +3,7 @@
  * kernel.h: op x device -> functions that compute it, for all shards of one call.
  *
  * A kernel is planned once for one shard (shapes, attributes) and then run for `shards` shards at a time: kernels see
- * the same shapes whatever the number of workers. Activations of the shards lie one after the other. A sum over samples
+ * the same shapes whatever the number of workers. Activations of the shards are one after the other. A sum over samples
  * (the gradient of a parameter) is computed per shard and added in the order of the canonical tree, one result per
  * part. Padding: a shard may have fewer than its planned rows; the rows behind are zeros forward and must have zero
  * gradients (the loss op gives them weight zero), and norms over samples count only the valid ones.
@@ -159,9 +159,9 @@ typedef struct tri_place_span {
     int64_t sequence;   /* its number: what it keeps is there in tri_op_call.kept */
 } tri_place_span;
 
-/* One run. Pointers to the first shard; shard s of input i lies at input[i] + s * (bytes of one shard's input). */
+/* One run. Pointers to the first shard; shard s of input i is at input[i] + s * (bytes of one shard's input). */
 typedef struct tri_op_call {
-    const tri_device *device; /* in whose memory lies what the kernel reads and writes, from `input` to `scratch` and
+    const tri_device *device; /* in whose memory is what the kernel reads and writes, from `input` to `scratch` and
                                  the gradients; NULL: the host's. All else is the host's */
     int shards;               /* in this call, 1 .. max_shards */
     const int32_t *rows;      /* [shards] valid samples (of the first dimension) of each shard */
@@ -180,7 +180,7 @@ typedef struct tri_op_call {
     const tri_place_span *spans; /* kind "tokens": [span_count], of all shards */
     int span_count;
     float *kept;                   /* of the device: what each sequence keeps from call to call, of all ops */
-    int64_t kept_each, kept_first; /* from one sequence to the next; what this op keeps lies there in each */
+    int64_t kept_each, kept_first; /* from one sequence to the next; what this op keeps is there in each */
     const struct tri_op_call *add; /* rows that take one, forward: input 0 is the output of this add, which the kernel
                                       computes too; NULL: it is there */
     /* backward only: */
@@ -244,7 +244,7 @@ struct tri_kernel {
     void *state;
 };
 
-/* What an op is: all that differs between ops and is no kernel of a device. The row lies beside the reference. */
+/* What an op is: all that differs between ops and is no kernel of a device. The row is beside the reference. */
 typedef struct tri_op_ops {
     int inputs, max_inputs; /* 0: 1; 0: as many as inputs */
     /* Shapes of one shard: the output's and those of parameters, with every check that a kernel relies on. */
@@ -285,7 +285,7 @@ const tri_op_ops *tri_op_row(tri_op op);
 /* Picks the first row of the kind's list that can, plans it. kind: "cpu" (Winograd, oneDNN, own tiles, reference),
  * "dnnl" (the same without Winograd), "tiles" (without both) or "reference"; "tokens": forward alone, a shard is one
  * token of a sequence and knows its place; "cuda": launches on a GPU, where it has a row (with desc.places one for
- * tokens): no reference stands behind. A
+ * tokens): no reference is behind. A
  * row whose plan says TRI_EUNSUPPORTED (this oneDNN has nothing fast) gives way to the next one, which has the same
  * flags. */
 tri_status tri_kernel_plan(const char *kind, const tri_op_desc *desc, tri_kernel *kernel);
@@ -302,7 +302,7 @@ const char *tri_kernel_library(void);
  * short runs within `seconds`. Of bf16 where that is the precision, by the instructions that its products are made of
  * here; else of f32, in which those of f16 are made too. */
 double tri_kernel_peak(tri_dtype precision, int threads, double seconds);
-/* "oneDNN 2.6.3, own tiles for avx2, bf16 by avx2, OpenMP": what the fast rows stand on in this build. */
+/* "oneDNN 2.6.3, own tiles for avx2, bf16 by avx2, OpenMP": what the fast rows are on in this build. */
 const char *tri_kernel_about(void);
 /* The flags a planner of memory asks for before planning. */
 const tri_kernel_ops *tri_kernel_choose(const char *kind, const tri_op_desc *desc);

@@ -137,7 +137,7 @@ static void plain_backward(const tri_kernel *kernel, const tri_op_call *call)
 
 /* --- with a fused pool: the one, then the other --- */
 
-/* The two kernels, and where what goes between them lies in scratch, in elements; the convolution's own lies at 0. */
+/* The two kernels, and where what goes between them is in scratch, in elements; the convolution's own is at 0. */
 typedef struct fused {
     tri_kernel conv, pool;
     int64_t between, dbetween, total;

@@ -151,7 +151,7 @@ void tri_places_sum(const tri_kernel *kernel, const tri_op_call *call, float *le
     for (int part = 0; part < call->part_count; part++) {
         float *all = call->dparam[0][part];
         out[part] = all + first;
-        memset(all, 0, (size_t)first * sizeof(float)); /* where nobody here stands */
+        memset(all, 0, (size_t)first * sizeof(float)); /* where nobody here is */
         memset(all + last, 0, (size_t)(whole - last) * sizeof(float));
     }
     tri_op_call mine = *call;

@@ -8,7 +8,7 @@
 
 #include "kernel/infer.h"
 
-/* Where things lie in scratch: one row of logits and its gradient, then leaves of dw. */
+/* Where things are in scratch: one row of logits and its gradient, then leaves of dw. */
 static tri_status vocab_plan(const tri_op_desc *desc, tri_kernel *kernel)
 {
     const int64_t words = desc->param[0].dim[0], each = tri_shape_count(desc->param[0]);

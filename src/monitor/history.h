@@ -3,7 +3,7 @@
  * history.h: columns of numbers over a rising x (a step, a time), which tell of any stretch as few points: the least,
  * the mean and the greatest of each piece of it, whatever the number of rows.
  *
- * Above the rows lie summaries of 8, 64, 512, ... of them, made as rows come: a million rows are asked for their whole
+ * Above the rows are summaries of 8, 64, 512, ... of them, made as rows come: a million rows are asked for their whole
  * length by looking at some thousand numbers.
  */
 #ifndef TRI_MONITOR_HISTORY_H

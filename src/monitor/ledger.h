@@ -2,7 +2,7 @@
  *
  * ledger.h: RUN/ledger: which samples each step of a run was made of, 8 bytes a step, written when the step is made.
  *
- * The entry of step s lies at a place of its own: whoever writes it writes the same, so a step that is made again, and
+ * The entry of step s is at a place of its own: whoever writes it writes the same, so a step that is made again, and
  * a writer that was stopped for a while, do no harm. docs/formats/run.md.
  */
 #ifndef TRI_MONITOR_LEDGER_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * metrics_read.c: lines of metrics.jsonl. Texts are read by jansson; numbers, of which a long run has many millions,
- * are looked up where they stand: lines are flat, and a quote within a text has a backslash, so `"loss":` is that key
+ * are looked up where they are: lines are flat, and a quote within a text has a backslash, so `"loss":` is that key
  * alone.
  */
 #include "monitor/metrics_read.h"
@@ -19,12 +19,12 @@
 #define LINE_NBYTES  (64u << 20) /* of one line, at most */
 
 struct tri_metrics_line {
-    const char *text, *end; /* at the end stands '\n' */
+    const char *text, *end; /* at the end is '\n' */
     const char **at;        /* behind the number found last */
     json_t **object;        /* NULL: not needed so far */
 };
 
-/* What stands behind `"key":`; NULL: that is not there. */
+/* What is behind `"key":`; NULL: that is not there. */
 static const char *key_find(const char *text, const char *end, const char *key, size_t length)
 {
     for (const char *at = text; (at = memchr(at, '"', (size_t)(end - at))); at++)

@@ -22,7 +22,7 @@ typedef struct tri_metrics_tail {
     uint64_t all;   /* bytes of the file, when last looked at */
     bool restarted; /* the last call began with the first line */
     size_t seam_nbytes;
-    char seam[TRI_METRICS_SEAM_NBYTES]; /* what lies before `at` */
+    char seam[TRI_METRICS_SEAM_NBYTES]; /* what is before `at` */
 } tri_metrics_tail;
 
 /* That of the run, by the first line of its metrics.jsonl; "": there is none. */

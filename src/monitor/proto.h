@@ -6,7 +6,7 @@
  *     tri_proto_bytes(&message, 1, "loss", 4);
  *     tri_proto_close(&message, open);
  *
- * Numbers of fields stand in the .proto files of whoever reads it. Reading walks over the fields of one message.
+ * Numbers of fields are in the .proto files of whoever reads it. Reading walks over the fields of one message.
  */
 #ifndef TRI_MONITOR_PROTO_H
 #define TRI_MONITOR_PROTO_H
@@ -28,7 +28,7 @@ void tri_proto_text(tri_proto *proto, int field, const char *text);
 size_t tri_proto_open(tri_proto *proto, int field);
 void tri_proto_close(tri_proto *proto, size_t open);
 
-/* A field that was read: numbers in `number` (of 4 and 8 bytes as they stand), texts and messages in bytes. */
+/* A field that was read: numbers in `number` (of 4 and 8 bytes as they are), texts and messages in bytes. */
 typedef struct tri_proto_field {
     int field;
     uint64_t number;

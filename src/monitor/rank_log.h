@@ -36,7 +36,7 @@ void tri_rank_log_step(tri_rank_log *log, const tri_step_record *record, bool la
     X(taken_bytes, TRI_COUNT_TAKEN_NBYTES)                                                                             \
     X(served_bytes, TRI_COUNT_SERVED_NBYTES)
 typedef struct tri_served {
-    double time, seconds; /* when that was said; for how long it stands */
+    double time, seconds; /* when that was said; for how long it holds */
 #define TRI_SERVED_FIELD(name, counter) double name;
     TRI_SERVED_LIST(TRI_SERVED_FIELD)
 #undef TRI_SERVED_FIELD

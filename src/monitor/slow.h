@@ -46,7 +46,7 @@ typedef struct tri_slow_link {
     double round_trip_s;
 } tri_slow_link;
 
-/* What a rank did in the time since the last look; doubles alone, sent as it stands. */
+/* What a rank did in the time since the last look; doubles alone, sent as it is. */
 typedef struct tri_slow_row {
     double wall_s; /* with what is between steps */
     double data, forward, backward, comm, optimizer, other;

@@ -17,7 +17,7 @@ typedef struct tri_stand_place {
 } tri_stand_place;
 
 typedef struct tri_stand tri_stand;
-/* As monitor.metrics says, and of a server monitor.ranks_every; *out NULL: neither wants anything. */
+/* As monitor.metrics says, and of a server monitor.ranks_every; *out NULL: neither needs anything. */
 tri_status tri_stand_open(const tri_monitor_config *config, const tri_stand_place *place, tri_stand **out);
 tri_figures *tri_stand_figures(tri_stand *stand);
 /* NULL does nothing. */

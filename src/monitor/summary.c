@@ -107,7 +107,7 @@ tri_status tri_summary_picture(tri_proto *body, const char *tag, const tri_pictu
 /* Values are counted by their highest eleven bits: sign, exponent, two bits of the mantissa. */
 #define RAW_BINS      2048
 #define RAW_SIGN      0x400
-#define RAW_WHOLE     0x3fc              /* and above: infinities and what is no number */
+#define RAW_WHOLE     0x3fc              /* and above: infinities and NaN */
 #define COUNT_AT_ONCE (INT64_C(1) << 30) /* 32 bits hold as many */
 
 static void raw_fold(int64_t *counts, uint32_t raw[2][RAW_BINS])

@@ -49,7 +49,7 @@ void tri_summary_session_end(tri_proto *body, bool succeeded, double wall_s);
 tri_status tri_png_write(const tri_picture *picture, tri_string *out);
 
 /* Values counted by their bits: quarters of each power of two from 2^-40 to 2^24, of either sign; smaller ones are
- * zeros, larger ones stand in the last bin, what is no number in none. Counts of parts add up to those of the whole, so
+ * zeros, larger ones are in the last bin, NaN in none. Counts of parts add up to those of the whole, so
  * they are the same whoever has counted. */
 #define TRI_HISTOGRAM_HALF 256
 #define TRI_HISTOGRAM_BINS (2 * TRI_HISTOGRAM_HALF + 1)

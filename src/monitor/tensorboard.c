@@ -19,7 +19,7 @@ struct tri_tensorboard {
     int64_t wall_ns; /* of the newest line: they never go back */
 };
 
-/* Keys of metrics.jsonl that stand in a group of their own; the others are in "train". A key that is not a number but a
+/* Keys of metrics.jsonl that are in a group of their own; the others are in "train". A key that is not a number but a
  * text becomes one under its own name. */
 typedef struct group_row {
     const char *key, *group;

@@ -129,7 +129,7 @@ static void rank_put(tri_json *events, int rank, const tri_trace_rank *it, int64
         row_put(events, rank, &it->rows[i], origin_ns, it->ahead_ns);
 }
 
-/* Values that were given are a point: what one worker waits for lies across what others do. */
+/* Values that were given are a point: what one worker waits for is across what others do. */
 static void operation_put(tri_json *events, int rank, const tri_trace_row *row, int64_t origin_ns, int64_t ahead_ns)
 {
     const bool pulls = strncmp(row->what, TRI_EVENT_SERVER_PULL, sizeof(row->what)) == 0;

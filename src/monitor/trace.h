@@ -22,7 +22,7 @@ tri_status tri_trace_path_check(const char *path);
 
 #define TRI_TRACE_MOST_STEPS 10000
 
-/* What a rank did: a plain value, sent as it stands. */
+/* What a rank did: a plain value, sent as it is. */
 typedef struct tri_trace_row {
     int64_t start_ns, duration_ns; /* by the rank's own clock */
     uint64_t nbytes;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * bytes.h: whole numbers to and from little-endian bytes, wherever they lie.
+ * bytes.h: whole numbers to and from little-endian bytes, wherever they are.
  */
 #ifndef TRI_NET_BYTES_H
 #define TRI_NET_BYTES_H

@@ -6,7 +6,7 @@
  * Where ranks of a group know each other before the first byte (net.h), here nobody is counted: a server has as many
  * connections as clients have dialed, and a connection that ends is an event, not a failure. One thread turns an
  * endpoint (tri_endpoint_poll) and all handlers run in it; tri_endpoint_wake() alone may come from elsewhere. A message
- * is a head of 64 bytes and a body; the receiver says where the body shall lie, so it is read where it is used. Two
+ * is a head of 64 bytes and a body; the receiver says where the body shall be, so it is read where it is used. Two
  * rows: sockets (TCP, epoll; TLS with comm.encrypt) and a hub (threads of a process, fibers of a simulation).
  * docs/formats/wire.md.
  */
@@ -17,7 +17,7 @@
 
 #define TRI_MESSAGE_NBYTES 64
 #define TRI_MESSAGE_WORDS  5
-#define TRI_MESSAGE_PARTS  3 /* places that a body may lie in */
+#define TRI_MESSAGE_PARTS  3 /* places that a body may be in */
 
 /* The head of a message; on the wire little endian with a magic and a check. Words mean what the two ends agree on. */
 typedef struct tri_message {
@@ -35,7 +35,7 @@ typedef struct tri_endpoint_handlers {
     void *arg;
     /* Somebody has dialed and knows the token. NULL: fine. False: hang up. */
     bool (*opened)(void *arg, tri_connection *connection);
-    /* The head of a message with a body has come: where the body shall lie, at least nbytes, until `message` or
+    /* The head of a message with a body has come: where the body shall be, at least nbytes, until `message` or
      * `closed`. NULL slot or NULL: in memory of the endpoint's own, 64-byte aligned, valid while `message` runs.
      * *refused: hang up instead (a body that nobody asked for). */
     void *(*place)(void *arg, tri_connection *connection, const tri_message *message, bool *refused);
@@ -80,7 +80,7 @@ tri_status tri_endpoint_redial(tri_endpoint *endpoint, const char *address, int6
 typedef void (*tri_message_sent)(void *arg, tri_status status);
 tri_status tri_connection_send(tri_connection *connection, unsigned priority, const tri_message *message,
                                const void *body, tri_message_sent sent, void *arg);
-/* The same with a body that lies in several places. */
+/* The same with a body that is in several places. */
 tri_status tri_connection_send_parts(tri_connection *connection, unsigned priority, const tri_message *message,
                                      const tri_part body[TRI_MESSAGE_PARTS], tri_message_sent sent, void *arg);
 /* Sends what the way takes of it now: before this end is busy for long. */

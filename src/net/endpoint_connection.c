@@ -3,7 +3,7 @@
  * endpoint_connection.c: what a connection can do next, what it sends, and how it ends; which way the bytes go is the
  * table's affair.
  *
- * Invariant: a connection is in `ready` exactly when a read may give something that the owner wants, and in `owing`
+ * Invariant: a connection is in `ready` exactly when a read may give something that the owner needs, and in `owing`
  * when something waits that the way may take; whatever changes one of these calls tri_connection_arm().
  */
 #include <stdarg.h>

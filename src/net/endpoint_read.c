@@ -126,7 +126,7 @@ static size_t body_take(tri_connection *connection, unsigned char *buffer, size_
     if (!in->body && part == left) {
         unsigned char *aligned = buffer + first / ALIGN * ALIGN;
 
-        /* The whole of it lies here. */
+        /* The whole of it is here. */
         if (first % ALIGN > 0)
             memmove(aligned, buffer + first, part);
         message_deliver(connection, aligned);
@@ -141,7 +141,7 @@ static size_t body_take(tri_connection *connection, unsigned char *buffer, size_
     return part;
 }
 
-/* Handles the bytes [first, upto) that were read, until the owner wants no more. Returns the first that was not used.
+/* Handles the bytes [first, upto) that were read, until the owner needs no more. Returns the first that was not used.
  */
 static size_t bytes_take(tri_connection *connection, unsigned char *buffer, size_t first, size_t upto)
 {
@@ -161,7 +161,7 @@ static void rest_keep(tri_connection *connection, const unsigned char *bytes, si
 
     if (nbytes == 0 || connection->state != CONNECTION_OPEN)
         return;
-    /* Of the length of a whole read and as well aligned, so that bodies can be lent where they lie. */
+    /* Of the length of a whole read and as well aligned, so that bodies can be lent where they are. */
     in->rest = tri_alloc_bulk(connection->endpoint->ops->scratch_nbytes);
     if (!in->rest) {
         tri_connection_break(connection, tri_last_error());

@@ -222,7 +222,7 @@ static void tcp_wake(tri_endpoint *endpoint)
 
 /* ---- bytes */
 
-/* The message that stands says why. What has come can still be read, and then there is an end. */
+/* The message that is set says why. What has come can still be read, and then there is an end. */
 static tri_status write_failed(const tcp_connection *connection)
 {
     (void)shutdown(connection->fd, SHUT_RDWR);

@@ -3,7 +3,7 @@
  * frame.h: the head of every message between two ranks: who calls what, so that ranks that disagree find out at once.
  *
  * 64 bytes, little endian, then `nbytes` of payload, then zeros up to a multiple of 64: so that in a ring every payload
- * is aligned and can be used where it lies. docs/formats/wire.md specifies it.
+ * is aligned and can be used where it is. docs/formats/wire.md specifies it.
  */
 #ifndef TRI_NET_FRAME_H
 #define TRI_NET_FRAME_H

@@ -84,7 +84,7 @@ static size_t pipe_round(size_t nbytes)
     return (nbytes + PIPE_ALIGN - 1) / PIPE_ALIGN * PIPE_ALIGN;
 }
 
-/* A pipe, its ring: readers are lent the ring's bytes where they lie and expect them aligned. */
+/* A pipe, its ring: readers are lent the ring's bytes where they are and expect them aligned. */
 static size_t pipe_nbytes(size_t ring_nbytes)
 {
     return pipe_round(sizeof(tri_pipe)) + pipe_round(ring_nbytes);

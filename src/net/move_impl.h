@@ -25,7 +25,7 @@ void tri_move_blame(const move_run *mover, int peer, const tri_frame *frame);
 /* One write to a peer of the frame under way, one read from it; *moved is set when anything went. */
 tri_status tri_move_send(const move_run *mover, int peer, bool *moved);
 tri_status tri_move_receive(const move_run *mover, int peer, bool *moved);
-/* Reads until a head of data stands in the link; an abort is the peer's blame. */
+/* Reads until a head of data is in the link; an abort is the peer's blame. */
 tri_status tri_move_listen(const move_run *mover, int peer, bool *moved);
 
 #endif

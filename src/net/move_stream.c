@@ -51,7 +51,7 @@ static void frame_gather(tri_move *move, uint64_t done, unsigned char *out, uint
         memcpy(out, (const unsigned char *)move->bytes + (done - TRI_FRAME_NBYTES), (size_t)(end - done));
 }
 
-/* Head, payload and padding from `done` on, as they lie. */
+/* Head, payload and padding from `done` on, as they are. */
 static size_t frame_parts(const tri_move *move, uint64_t done, tri_part parts[3])
 {
     static const unsigned char zeros[TRI_NET_BLOCK_NBYTES];
@@ -139,7 +139,7 @@ static tri_status frame_claim(const move_run *mover, int peer, tri_move *move)
     return TRI_OK;
 }
 
-/* Gives the consumer what lies in the transport's own memory. False: not possible now. */
+/* Gives the consumer what is in the transport's own memory. False: not possible now. */
 static tri_status payload_lend(tri_net_link *link, int peer, tri_move *move, bool *lent)
 {
     const tri_transport_ops *ops = link->transport->ops;

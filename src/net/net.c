@@ -24,7 +24,7 @@
 #define SLICE_MIN_NS INT64_C(50000)
 #define SLICE_MAX_NS TRI_NS_PER_MS
 #define HUB_HOST     "hub"
-/* Where bytes are mostly read where they lie, and ranks are many. */
+/* Where bytes are mostly read where they are, and ranks are many. */
 #define HUB_SCRATCH_NBYTES ((size_t)8 << 10)
 #define LINKS_LOGGED       2
 

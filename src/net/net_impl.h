@@ -88,7 +88,7 @@ tri_net_link *tri_net_link_make(tri_net *net, int peer);
 tri_net_link *tri_net_link_heard(tri_net *net, int peer);
 /* The value of "name=" in "a=1;b=2", up to the semicolon. False: there is none that fits. */
 bool tri_net_address_value(const char *address, const char *name, char *value, size_t capacity);
-/* Reads on until the head of a DATA frame lies in the link or nothing more has come; *moved when anything came. Notes a
+/* Reads on until the head of a DATA frame is in the link or nothing more has come; *moved when anything came. Notes a
  * goodbye. TRI_EABORT with the peer's text, TRI_EPEER (closed without goodbye), TRI_EFORMAT. */
 tri_status tri_net_link_listen(tri_net *net, int peer, bool *moved);
 /* The frame of the link has been read. */

@@ -4,7 +4,7 @@
  * named.
  *
  * A region carries a random mark behind its bytes; whoever maps it checks the mark, so that a process number that means
- * somebody else here (another container) is found out. Beside the mark lie the numbers of the processes that map it.
+ * somebody else here (another container) is found out. Beside the mark are the numbers of the processes that map it.
  */
 #ifndef TRI_NET_REGION_H
 #define TRI_NET_REGION_H

@@ -67,7 +67,7 @@ static inline size_t tri_ring_write(const tri_ring *ring, const void *bytes, siz
     return nbytes;
 }
 
-/* The bytes that lie in one piece at the front, at most `limit`. */
+/* The bytes that are in one piece at the front, at most `limit`. */
 static inline size_t tri_ring_peek(const tri_ring *ring, uint64_t limit, const void **bytes)
 {
     uint64_t at = atomic_load_explicit(&ring->ends->head, memory_order_relaxed) % ring->capacity;
@@ -79,7 +79,7 @@ static inline size_t tri_ring_peek(const tri_ring *ring, uint64_t limit, const v
     return (size_t)(used < ring->capacity - at ? used : ring->capacity - at);
 }
 
-/* Lets go of bytes at the front; they may lie in two pieces. */
+/* Lets go of bytes at the front; they may be in two pieces. */
 static inline void tri_ring_consume(const tri_ring *ring, size_t nbytes)
 {
     uint64_t head = atomic_load_explicit(&ring->ends->head, memory_order_relaxed), at = head % ring->capacity;

@@ -229,7 +229,7 @@ static int64_t look_at_news(sim_endpoint *end, const unsigned char *want)
         int *peer = tri_vector_at(news, port->news_seen);
 
         if (*peer != end->base.rank && !tri_vector_push(&port->unheard, peer))
-            break; /* of want of memory: it looks again */
+            break; /* of lack of memory: it looks again */
     }
     unheard = port->unheard.items;
     for (size_t i = 0; i < port->unheard.count; i++) {

@@ -25,7 +25,7 @@ static tri_status peer_gone(int peer, int error)
     return tri_fail(TRI_EPEER, "rank %d is gone (%s)", peer, strerror(error));
 }
 
-/* The message that stands says why TLS ended. */
+/* The message that is set says why TLS ended. */
 static tri_status tls_gone(int peer)
 {
     char reason[96];

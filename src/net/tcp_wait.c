@@ -19,7 +19,7 @@
 #define HOT_LEAST_NS     INT64_C(100)
 #define SPIN_READS       4 /* links that are read while spinning; more are polled */
 
-/* What to ask of a socket; 0: nothing. Every socket of a wanted link is asked whether it still stands. */
+/* What to ask of a socket; 0: nothing. Every socket of a wanted link is asked whether it is still there. */
 static short events_of(const tcp_link *link, unsigned char want, int socket)
 {
     bool reads = (want & TRI_WANT_READ) && socket == tri_tcp_socket(link, link->read);

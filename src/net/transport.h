@@ -103,7 +103,7 @@ typedef struct tri_transport_ops {
     tri_status (*connect)(tri_transport *transport, const char *const *addresses, int64_t deadline_ns);
     /* Takes up to nbytes without blocking; *taken may be 0. TRI_EPEER when the peer is gone. */
     tri_status (*write_some)(tri_transport *transport, int peer, const void *bytes, size_t nbytes, size_t *taken);
-    /* The same with bytes that lie in up to TRI_PARTS_MAX pieces. NULL: write_some only. */
+    /* The same with bytes that are in up to TRI_PARTS_MAX pieces. NULL: write_some only. */
     tri_status (*write_parts)(tri_transport *transport, int peer, const tri_part *parts, size_t count, size_t *taken);
     /* Gives up to nbytes without blocking; *given may be 0. TRI_EPEER when the peer is gone and nothing is left. */
     tri_status (*read_some)(tri_transport *transport, int peer, void *bytes, size_t nbytes, size_t *given);

@@ -11,7 +11,7 @@
 #define CLOSE_LIMIT_NS (100 * TRI_NS_PER_MS)
 #define CLOSE_STEP_NS  TRI_NS_PER_MS
 
-/* A socket says goodbye or hangs up; what it sent before lies in UCX and is taken in first. */
+/* A socket says goodbye or hangs up; what it sent before is in UCX and is taken in first. */
 static void link_ask(const ucx_transport *ucx, ucx_link *link)
 {
     uint64_t count;

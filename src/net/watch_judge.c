@@ -20,7 +20,7 @@
 #define EXCUSE_BEATS   2                   /* as long an excuse holds */
 #define FIRST_LIMIT_NS (10 * TRI_NS_PER_S) /* until the first beat: the peer may still be waiting for others */
 #define DISK_FACTOR    10                  /* factor of the limit for a thread that waits for its disk */
-#define STARVED_FACTOR 10                  /* and for one that sleeps while another one of its process wants a core */
+#define STARVED_FACTOR 10                  /* and for one that sleeps while another one of its process needs a core */
 #define ASLEEP_FACTOR  2 /* and for one that just sleeps: its core may be a virtual one that stands still */
 #define LIMIT_MAX_NS   (5 * TRI_NS_PER_S)
 

@@ -17,7 +17,7 @@ typedef struct tri_build_param {
     tri_piece piece; /* of a tensor that several nodes share out; what tri_op_infer() says is the shape of the piece */
 } tri_build_param;
 
-/* What a builder wants; shapes come from tri_op_infer(). */
+/* What a builder needs; shapes come from tri_op_infer(). */
 typedef struct tri_build {
     tri_op op;
     tri_op_attr attr;

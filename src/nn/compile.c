@@ -246,7 +246,7 @@ bool tri_graph_has_halves(const tri_graph *graph)
     return has && graph->config.precision != TRI_F32;
 }
 
-/* The gradient of a value is wanted when a parameter that moves stands somewhere above it, that of a parameter when it
+/* The gradient of a value is wanted when a parameter that moves is somewhere above it, that of a parameter when it
  * moves. */
 static void grads_decide(tri_graph *graph)
 {

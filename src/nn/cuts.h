@@ -2,8 +2,8 @@
  *
  * cuts.h: where a model may be cut, what a cut costs, and where to cut it into stages of a pipeline.
  *
- * A cut lies before an operation, never between one and the relu that is fused with it nor inside a block that is
- * formed again. Between two neighbouring cuts lies a *section*; a stage is one section or several neighbours. All this
+ * A cut is before an operation, never between one and the relu that is fused with it nor inside a block that is
+ * formed again. Between two neighbouring cuts is a *section*; a stage is one section or several neighbours. All this
  * is a function of the model and the configuration, but for measured seconds: whoever measures tells the others.
  */
 #ifndef TRI_NN_CUTS_H
@@ -36,7 +36,7 @@ tri_status tri_sections_measure(const tri_model *model, const tri_graph_config *
                                 tri_sections *sections);
 
 /* One of them, about `seconds`. With config->slots several runs go up one after the other, then all of them down, as
- * where micro-batches of a pipeline stand at the same time; seconds are those of one. */
+ * where micro-batches of a pipeline are at the same time; seconds are those of one. */
 tri_status tri_section_measure(const tri_model *model, const tri_graph_config *config, double seconds,
                                tri_section *section);
 

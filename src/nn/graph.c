@@ -134,7 +134,7 @@ static tri_status array_bring(const tri_graph *graph, const tri_batch *batch, in
     return TRI_OK;
 }
 
-/* The batch is read where it lies if kernels see the host's memory, or it is on the device already. */
+/* The batch is read where it is if kernels see the host's memory, or it is on the device already. */
 static tri_status batch_bring(tri_graph *graph, const tri_batch *batch)
 {
     tri_batch *own = &graph->batch;

@@ -25,12 +25,12 @@ typedef struct tri_graph_config {
                             TRI_F16: likewise, and gradients want tri_graph_loss_scale() */
     int first_node, end_node; /* span.h: the part of the model that is compiled; 0, 0: all of it */
     int64_t places;           /* kind "tokens": of a sequence, at most; 0: shards are of samples */
-    int slots;          /* span.h: runs that may stand between their forward and their backward pass at once; 0: one */
+    int slots;          /* span.h: runs that may be between their forward and their backward pass at once; 0: one */
     const bool *frozen; /* [parameters of the model] those that nobody moves, where the store does not hold all;
                            NULL: it does. Read while compiling */
 } tri_graph_config;
 
-/* The params must come from the same model, hold all that the span reads, and outlive the graph, whose memory lies in
+/* The params must come from the same model, hold all that the span reads, and outlive the graph, whose memory is in
  * their device. The model may be destroyed afterwards. */
 tri_status tri_graph_compile(const tri_model *model, const tri_params *params, const tri_graph_config *config,
                              tri_graph **out);
@@ -50,19 +50,19 @@ typedef struct tri_batch {
 tri_batch tri_batch_part(const tri_batch *all, int64_t first, int64_t count, size_t input_nbytes, size_t target_nbytes);
 
 /* Where the gradients of the next runs go: grads[p] is a flat array (tri_params_grad_count() and the tail) for part p
- * of their shards. The parts lie in order, without gaps, first counted from the run's first shard. Both arrays are
+ * of their shards. The parts are in order, without gaps, first counted from the run's first shard. Both arrays are
  * copied, the gradients' memory is borrowed until the next call. Needed before a forward with training = true (batch
  * norm writes its statistics there in the forward pass); of a graph with slots before its backward only. grads NULL:
  * the hooks' place says where each gradient goes. */
 tri_status tri_graph_grads_set(tri_graph *graph, int part_count, const tri_tree_part *parts, float *const *grads);
 
-/* For entries that are on their way, or lie elsewhere than in the store, and gradients that have no place for ever.
+/* For entries that are on their way, or are elsewhere than in the store, and gradients that have no place for ever.
  * Each may be NULL; a failure ends the run. */
 typedef struct tri_graph_hooks {
     void *arg;
     /* A run forward or backward begins. */
     void (*begin)(void *arg, bool down);
-    /* The next kernel reads an entry: brings it and says where it lies until `done`. Kind "tokens": of one that the op
+    /* The next kernel reads an entry: brings it and says where it is until `done`. Kind "tokens": of one that the op
      * packs, its tri_matrix. */
     tri_status (*bring)(void *arg, int entry, const float **values);
     void (*done)(void *arg, int entry);
@@ -70,7 +70,7 @@ typedef struct tri_graph_hooks {
      * backward pass. */
     tri_status (*place)(void *arg, int number, float **parts);
 } tri_graph_hooks;
-/* Of the next runs. A store that is spread wants bring. */
+/* Of the next runs. A store that is spread needs bring. */
 void tri_graph_hooks_set(tri_graph *graph, const tri_graph_hooks *hooks);
 
 /* Of a model that several tensor ranks share out, wanted before its first run: what they exchange inside of runs, all
@@ -105,7 +105,7 @@ const float *tri_graph_logits(const tri_graph *graph);
 typedef void (*tri_graph_ready)(void *arg, int entry);
 /* Runs the kernels backward, once after each forward with training = true. Every entry of every part is overwritten
  * (frozen ones are left alone), the tail too (loss, weight, right, number of shards with rows, each in tree order);
- * gaps between entries are left alone. Gradients of ties lie behind the entries: tri_params_fold(). ready may be NULL;
+ * gaps between entries are left alone. Gradients of ties are behind the entries: tri_params_fold(). ready may be NULL;
  * ties have the numbers behind the entries, the tail the last one, tri_params_tail(), and comes first. Buffers are sums
  * over shards (mean, variance). */
 tri_status tri_graph_backward(tri_graph *graph, tri_graph_ready ready, void *arg);

@@ -26,7 +26,7 @@ typedef struct graph_buffer {
 typedef struct graph_slot {
     tri_batch batch;
     uint64_t step;
-    bool can_go_down;     /* a forward with training = true stands */
+    bool can_go_down;     /* a forward with training = true has run */
     tri_span_places base; /* of what crosses */
     void **crossing;      /* [1 + crossing_count] */
 } graph_slot;
@@ -113,7 +113,7 @@ struct tri_graph {
     tri_tree_part parts[TRI_TREE_MAX_PARTS];
     float *grads[TRI_TREE_MAX_PARTS];
     bool placed;     /* the hooks say where gradients go */
-    float **dparam;  /* [entry or tie][part_capacity]: where each gradient of each part lies */
+    float **dparam;  /* [entry or tie][part_capacity]: where each gradient of each part is */
     int slot;        /* of the next runs */
     tri_batch batch; /* of the slot's run */
 };
@@ -179,7 +179,7 @@ static inline float (*tri_graph_sums(const tri_graph *graph))[TRI_LOSS_COLUMNS]
 }
 /* Memory of a buffer, or NULL for -1. */
 void *tri_graph_buffer(const tri_graph *graph, int buffer);
-/* Where a root value lies in this run. */
+/* Where a root value is in this run. */
 void *tri_graph_value(const tri_graph *graph, int value);
 /* Where ops of `block` find it in the backward pass. */
 void *tri_graph_value_down(const tri_graph *graph, int value, int block);

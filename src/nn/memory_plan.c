@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * memory_plan.c: which buffer each value, gradient and scratch has, how long it lives, and where it lies.
+ * memory_plan.c: which buffer each value, gradient and scratch has, how long it lives, and where it is.
  *
  * A value lives until its last reader, in the backward pass where a kernel's flags say that backward reads it. In
  * place: where the kernel allows it and nobody reads the old content later. Offsets: largest first, each at the lowest
  * place that is free in all of its time (first fit). With several slots, what lives from the forward into the backward
- * pass lies once for each behind what all of them share.
+ * pass is once for each behind what all of them share.
  */
 
 #include "base/memory.h"
@@ -93,7 +93,7 @@ static int again_last(const tri_graph *graph, int producer)
     return last;
 }
 
-/* Output in the memory of input 0, which lies in `buffer`: nobody reads that after `now`, when this op runs. */
+/* Output in the memory of input 0, which is in `buffer`: nobody reads that after `now`, when this op runs. */
 static bool can_share_output(const tri_graph *graph, int o, int buffer, int now)
 {
     const graph_op *op = &graph->ops[o];
@@ -107,7 +107,7 @@ static bool can_share_output(const tri_graph *graph, int o, int buffer, int now)
     return graph->buffers[buffer].crossing == 0 && graph->buffers[buffer].last == now;
 }
 
-/* Output that is input 0 itself, which lies in `buffer`: both go on being read. */
+/* Output that is input 0 itself, which is in `buffer`: both go on being read. */
 static bool can_view(const tri_graph *graph, int o, int buffer)
 {
     const graph_op *op = &graph->ops[o];

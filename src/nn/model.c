@@ -232,7 +232,7 @@ static int64_t fan_of(tri_shape weight, tri_init init)
     return weight.ndim > 1 ? weight.dim[1] * window : weight.dim[0];
 }
 
-/* The piece has the shape that the op wants. */
+/* The piece has the shape that the op needs. */
 static tri_status check_piece(const char *name, tri_shape shape, tri_piece piece)
 {
     if (piece.parts == 0)

@@ -348,7 +348,7 @@ static void hash_values(tri_params_hasher *hasher, const tri_params *params, con
     }
 }
 
-/* Where element `place` of the tensor with that name lies here; *count elements from there are neighbours. */
+/* Where element `place` of the tensor with that name is here; *count elements from there are neighbours. */
 static const float *tensor_place(const tri_params *params, const char *name, int64_t place, int64_t *count)
 {
     int64_t at;

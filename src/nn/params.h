@@ -2,7 +2,7 @@
  *
  * params.h: the one flat store of a model's parameters: a table of (name, shape, first, count) over one array.
  *
- * Entries stand in the order of the model's nodes, each beginning at a multiple of 16 elements; gaps hold zeros for
+ * Entries are in the order of the model's nodes, each beginning at a multiple of 16 elements; gaps hold zeros for
  * ever. A store may hold some of the model's parameters only (a stage of a pipeline), and an entry may be a piece of a
  * tensor. Gradients and optimizer state use the same table over arrays of their own. Behind the parameters a gradient
  * array has a *tail* of TRI_PARAMS_TAIL elements: the sums that travel with the gradients (loss, weight, right,

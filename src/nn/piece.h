@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * piece.h: which part of a tensor of the model is kept here: a range of one of its dimensions, or of each of several
- * groups of that dimension (queries, keys and values that lie in one matrix, where queries may be more).
+ * groups of that dimension (queries, keys and values that are in one matrix, where queries may be more).
  *
- * The elements of a piece lie in the order of the tensor, without gaps. `parts` pieces make the tensor; whose elements
+ * The elements of a piece are in the order of the tensor, without gaps. `parts` pieces make the tensor; whose elements
  * are whose follows from the shapes alone.
  */
 #ifndef TRI_NN_PIECE_H
@@ -41,7 +41,7 @@ bool tri_piece_is_sound(tri_piece piece);
 int64_t tri_piece_count(tri_piece piece);
 /* Shape of the tensor whose piece has `shape`. */
 tri_shape tri_piece_whole(tri_shape shape, tri_piece piece);
-/* Where element `at` of a piece of `shape` lies in the tensor; *count: elements from there that are neighbours in both.
+/* Where element `at` of a piece of `shape` is in the tensor; *count: elements from there that are neighbours in both.
  */
 int64_t tri_piece_place(tri_shape shape, tri_piece piece, int64_t at, int64_t *count);
 /* The way back: element `place` of the tensor in the piece, or -1 where it is of another; *count: elements from there

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * span.c: cuts a decided graph down to its span, and knows where what crosses the ends lies.
+ * span.c: cuts a decided graph down to its span, and knows where what crosses the ends is.
  */
 #include "nn/span.h"
 

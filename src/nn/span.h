@@ -32,11 +32,11 @@ typedef struct tri_span {
 
 const tri_span *tri_graph_span(const tri_graph *graph);
 
-/* Bytes of the values, or of the gradients, that cross an end in a run of this many shards: they lie one after the
+/* Bytes of the values, or of the gradients, that cross an end in a run of this many shards: they are one after the
  * other, each at a multiple of 64 bytes. */
 size_t tri_crossings_nbytes(const tri_crossing *crossings, int count, int shards, bool grads);
 
-/* Where they lie: memory of the params' device, at multiples of 64 bytes, the caller's. NULL where nothing crosses. */
+/* Where they are: memory of the params' device, at multiples of 64 bytes, the caller's. NULL where nothing crosses. */
 typedef struct tri_span_places {
     void *in;   /* incoming values, there before the forward pass and until the backward pass is over */
     void *out;  /* outgoing ones, written in the forward pass; like the incoming ones kept until the backward pass is
@@ -52,7 +52,7 @@ void tri_graph_slot_enter(tri_graph *graph, int slot, const tri_span_places *pla
 
 /* tri_graph_backward() of a graph with slots in two halves, for those who wait for `din`: after the first one that is
  * written, after the second one all gradients of parameters are (those of linear layers come there). Between the two
- * the slot stays, and what lies in its places. */
+ * the slot stays, and what is in its places. */
 tri_status tri_graph_backward_values(tri_graph *graph);
 tri_status tri_graph_backward_weights(tri_graph *graph);
 

@@ -3,7 +3,7 @@
  * token_graph.h: a causal model compiled to be walked token by token: what its attention has seen stays.
  *
  * A graph of the model's nodes as in training, but for kernels of kind "tokens": a shard is one token, weights of
- * products are packed once, and attention, positions and rope know where in its sequence a token stands. The loss is
+ * products are packed once, and attention, positions and rope know where in its sequence a token is. The loss is
  * left out: the vocabulary is read for the last token of each span. The logits of a token
  * depend on the tokens before it alone: not on threads, nor on what else is walked, nor on how the text is cut.
  */
@@ -15,7 +15,7 @@
 typedef struct tri_token_graph tri_token_graph;
 
 typedef struct tri_token_graph_config {
-    const tri_device *device; /* in whose memory weights, and what sequences keep, lie; NULL: the host's. Outlives it */
+    const tri_device *device; /* in whose memory weights, and what sequences keep, are; NULL: the host's. Outlives it */
     tri_dtype dtype;          /* of the packed weights: f32 or bf16 */
     int threads;
     int sequences;  /* walked side by side, at most */

@@ -16,9 +16,9 @@
 #include "optim/groups.h"
 #include "optim/step.h"
 
-#define TILE_COUNT INT64_C(16384) /* elements; tiles lie at fixed places of the store */
+#define TILE_COUNT INT64_C(16384) /* elements; tiles are at fixed places of the store */
 
-/* What of a slice lies in one tile, and where in its entry the tile begins: 0 to 1. */
+/* What of a slice is in one tile, and where in its entry the tile begins: 0 to 1. */
 typedef struct tile_place {
     int64_t first, end;
     double part;

@@ -2,7 +2,7 @@
  *
  * optim.h: steps over slices of the flat store, schedules of the learning rate, clipping.
  *
- * One row per optimizer (TRI_OPTIM_LIST). State arrays lie over the same table of entries as the parameters. A step is
+ * One row per optimizer (TRI_OPTIM_LIST). State arrays are over the same table of entries as the parameters. A step is
  * elementwise, so any cut into slices gives the same bits; buffers (running statistics) are entries too and follow
  * their own rule: value += momentum (sum / shards - value).
  */
@@ -106,7 +106,7 @@ void tri_optim_step_at(tri_optim *optim, const tri_optim_figures *figures, float
 /* State for checkpoints: name "momentum", "exp_avg", "exp_avg_sq", ...; NULL past the last. */
 const char *tri_optim_state_name(const tri_optim *optim, int index);
 float *tri_optim_state(tri_optim *optim, int index);
-/* In whose memory they lie. */
+/* In whose memory they are. */
 const tri_device *tri_optim_device(const tri_optim *optim);
 /* Elements of each state array. */
 int64_t tri_optim_count(const tri_optim *optim);

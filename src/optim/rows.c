@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * rows.c: steps over values that lie in no store.
+ * rows.c: steps over values that are in no store.
  */
 #include "optim/rows.h"
 

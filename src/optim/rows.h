@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * rows.h: steps of an optimizer over values that lie in no store: rows of tables, blocks by key.
+ * rows.h: steps of an optimizer over values that are in no store: rows of tables, blocks by key.
  *
  * A plain value; whoever has the values has their state too. Groups, clipping and schedules are the caller's business:
  * figures say what one step is. Elementwise, so any cut gives the same bits.

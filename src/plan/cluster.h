@@ -29,7 +29,7 @@ typedef struct tri_plan_link {
 
 /* What ranks do together. Bytes are those of the whole buffer. */
 typedef enum tri_plan_call {
-    TRI_PLAN_SUM,     /* everybody has the sum, where gradients lie */
+    TRI_PLAN_SUM,     /* everybody has the sum, where gradients are */
     TRI_PLAN_OWN_SUM, /* of what each has in memory of its own */
     TRI_PLAN_SCATTER, /* everybody has a share of the sum */
     TRI_PLAN_GATHER,  /* everybody has all shares */

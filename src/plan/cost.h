@@ -27,7 +27,7 @@ typedef struct tri_plan_chunk {
     double sum_nbytes;                   /* of a sample in all of them */
     double in_up_nbytes, in_down_nbytes; /* of a sample, across its beginning */
     double activations;                  /* bytes of one run alone: */
-    double activations_shared;           /* of several that stand at the same time what all have together, */
+    double activations_shared;           /* of several that are at the same time what all have together, */
     double activations_slot;             /* and what each has of its own */
 } tri_plan_chunk;
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * measure_calls.c: times calls of two lengths in all groups of a length at once, as a step makes them, and draws a line
- * through both. Memory is the group's, where gradients lie, but for sums of values that a rank has for itself.
+ * through both. Memory is the group's, where gradients are, but for sums of values that a rank has for itself.
  */
 #include "plan/measure_calls.h"
 

@@ -200,7 +200,7 @@ static bool is_measured(const tri_plan_models *models)
 }
 
 /* What a run of the whole model takes by the sum of its sections, where it fits and is short, else 1. Sections find
- * more in caches, the more so the shorter the run and the more runs stand at a time; but each by itself has ends of its
+ * more in caches, the more so the shorter the run and the more runs are at a time; but each by itself has ends of its
  * own, which count where many of them do little. */
 static tri_status whole_measure(const tri_plan_models *models, const tri_plan_variant *variant,
                                 const tri_plan_timing *timing, double free_nbytes, double *factor)

@@ -156,7 +156,7 @@ static tri_status rows_of_chunks(const search *v, tri_layout layout, const tri_p
     return TRI_OK;
 }
 
-/* A mesh in stages of `chunks` chunks, whose micro-batches stand as the schedule says. */
+/* A mesh in stages of `chunks` chunks, whose micro-batches are as the schedule says. */
 static tri_status rows_of_stages(const search *v, tri_layout layout, bool *refused)
 {
     tri_plan_chunk *chunks = tri_alloc_zero((size_t)layout.pipeline * (size_t)layout.chunks, sizeof(*chunks));

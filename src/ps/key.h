@@ -54,7 +54,7 @@ static inline int ps_key_slot(uint64_t key)
     return ps_hash_slot(ps_key_hash(key));
 }
 
-/* The slots that keys lie in. */
+/* The slots that keys are in. */
 static inline ps_slots ps_keys_slots(const uint64_t *keys, int64_t count)
 {
     ps_slots slots = {{0}};

@@ -2,7 +2,7 @@
  *
  * pack.h: what the folder writes to bytes for another server or a file, and reads back without trusting them.
  *
- * Numbers are little endian, arrays of f32 lie as they are in memory. A reader that meets the end gives zeros from then
+ * Numbers are little endian, arrays of f32 are as they are in memory. A reader that meets the end gives zeros from then
  * on and remembers it: callers look once, at the end of a group of fields.
  */
 #ifndef TRI_PS_PACK_H

@@ -97,7 +97,7 @@ static tri_status join(ps_view *view, int number)
     return TRI_OK;
 }
 
-/* Spread over all that it has: when there are few blocks, they lie in the first slots. */
+/* Spread over all that it has: when there are few blocks, they are in the first slots. */
 static tri_status share(ps_view *view, int number)
 {
     int to = ps_view_backup(view, number), have = ps_view_slots(view, number);

@@ -24,7 +24,7 @@ typedef struct ps_view {
     int slots[PS_SLOTS];         /* number of the server of each */
 } ps_view;
 
-/* The first view, of servers 0 to count - 1: slots in turn, so that neighbours lie on different servers. TRI_EINVAL:
+/* The first view, of servers 0 to count - 1: slots in turn, so that neighbours are on different servers. TRI_EINVAL:
  * too few or many. */
 tri_status ps_view_first(int count, ps_view *out);
 /* Orders the ring of a first view by the host of each server, so that neighbours are on different hosts, as far as that
@@ -59,7 +59,7 @@ typedef enum ps_role { PS_NOTHING, PS_PRIMARY, PS_BACKUP } ps_role;
 ps_role ps_view_role(const ps_view *view, int number, int slot);
 
 /* The slot of each block of a table, from the list of the blocks' bytes alone: the largest first, each to the slot with
- * the fewest bytes. Slots differ by at most one block, and equal blocks lie in slots 0, 1, 2, ... in turn.
+ * the fewest bytes. Slots differ by at most one block, and equal blocks are in slots 0, 1, 2, ... in turn.
  * TRI_ENOMEM. */
 tri_status ps_deal(const uint64_t *nbytes, int count, uint8_t *slots);
 

@@ -23,7 +23,7 @@ tri_status tri_ps_views_start(tri_store *store, int number, int64_t *count);
 /* How often a server of a run without backups was lost, so that the run, or its part, goes back to a checkpoint; `more`
  * is added to it. */
 tri_status tri_ps_views_era(tri_store *store, int64_t more, int64_t *era);
-/* A server says on which host it is when it is started for the first time; that stands. */
+/* A server says on which host it is when it is started for the first time; that stays. */
 tri_status tri_ps_views_host_claim(tri_store *store, int number, uint64_t host);
 /* The hosts of all servers, [servers]; waits for those that have not begun. A stop signal ends it (TRI_ECANCELED). */
 tri_status tri_ps_views_hosts(tri_store *store, int servers, int64_t deadline_ns, uint64_t *hosts);

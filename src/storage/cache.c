@@ -77,7 +77,7 @@ static void copy_fini(copy *one)
     tri_free(one->path);
 }
 
-/* The last part of the URL's path, without a query, in which a signature may stand. */
+/* The last part of the URL's path, without a query, in which a signature may be. */
 static char *last_part(const tri_storage *storage)
 {
     const bool has_query = storage->ops != &tri_storage_s3; /* "?" is a letter of a key there */

@@ -30,7 +30,7 @@ typedef struct tri_sign {
 /* Appends the value of the header "authorization". TRI_EUNSUPPORTED: libcrypto refuses. */
 tri_status tri_sign_authorization(const tri_sign *sign, tri_string *out);
 
-/* Appends a text as S3 wants it in paths (keep_slash) and queries. */
+/* Appends a text as S3 needs it in paths (keep_slash) and queries. */
 tri_status tri_sign_encode(const char *text, bool keep_slash, tri_string *out);
 tri_status tri_digest_sha256_hex(const void *bytes, size_t nbytes, char hex[2 * TRI_SHA256_NBYTES + 1]);
 /* Hex MD5, piece by piece; NULL: libcrypto refuses, or there is no memory. */

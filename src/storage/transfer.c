@@ -203,7 +203,7 @@ static char *target_of(const transfer_work *transfer, const tri_storage_entry *e
     return tri_format("%s/%s", transfer->folder, entry->name[0] ? entry->name : transfer->alone);
 }
 
-/* Where it lies until it is whole: no name of another entry, whatever these are. */
+/* Where it is until it is whole: no name of another entry, whatever these are. */
 static char *part_of(const transfer_work *transfer, const tri_storage_entry *entry)
 {
     return tri_format("%s/" PART "%016" PRIx64, transfer->folder, XXH3_64bits(entry->name, strlen(entry->name)));

@@ -8,7 +8,7 @@
 #include "base/containers.h"
 
 /* An element has ended that is directly in `outer` ("" for the root), with its own text. The end of an element
- * with others in it has the text that stands between those. */
+ * with others in it has the text that is between those. */
 typedef tri_status (*tri_xml_fn)(void *arg, const char *outer, const char *name, const char *text);
 
 /* What S3 answers: a page of a list. */

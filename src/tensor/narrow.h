@@ -2,7 +2,7 @@
  *
  * narrow.h: f32 in fewer bytes, for the wire: as bf16, or as whole numbers or two bits with a scale for each block.
  *
- * Bytes may lie anywhere. int8: the scales of all blocks, f32, then the numbers, -127 to 127; a scale is the block's
+ * Bytes may be anywhere. int8: the scales of all blocks, f32, then the numbers, -127 to 127; a scale is the block's
  * greatest magnitude over 127, and a block that has no finite greatest is NaN. bf16: to the nearest, ties to even.
  * Two bits: of each TRI_TWO_BITS_BLOCK numbers the root of the mean square, bf16; then of each number its sign and
  * which of two multiples of that root is its magnitude: those with the least error for a normal distribution (Max,

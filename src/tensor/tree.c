@@ -3,7 +3,7 @@
  * tree.c: index arithmetic of the canonical sum.
  *
  * Plans are written depth first, left before right: a step's two operands are complete when it comes, and the result
- * lies in the slot of its leftmost part.
+ * is in the slot of its leftmost part.
  */
 #include "tensor/tree.h"
 

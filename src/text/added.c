@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * added.c: finds added tokens in a text: the leftmost, of those the longest; then what each wants around it.
+ * added.c: finds added tokens in a text: the leftmost, of those the longest; then what each needs around it.
  */
 #include <string.h>
 

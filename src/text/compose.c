@@ -117,7 +117,7 @@ static void order(mark *marks, size_t count)
     }
 }
 
-/* In place; returns how many are left. A mark goes to the last starter unless one of its class or a higher one stands
+/* In place; returns how many are left. A mark goes to the last starter unless one of its class or a higher one is
  * between, a starter to the one right before it. */
 static size_t put_together(mark *marks, size_t count)
 {

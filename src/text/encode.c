@@ -245,7 +245,7 @@ static tri_status encode_words(tri_encoder *encoder, const char *text, size_t nb
     return TRI_OK;
 }
 
-/* What lies between the tokens of the set goes to the next stage, which is `stage` 1, then the words. */
+/* What is between the tokens of the set goes to the next stage, which is `stage` 1, then the words. */
 static tri_status encode_stage(tri_encoder *encoder, int stage, const char *text, size_t nbytes, bool begin,
                                bool resume, tri_ids *ids)
 {

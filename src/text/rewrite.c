@@ -45,7 +45,7 @@ tri_status tri_rewrites_add(tri_tokenizer *tokenizer, tri_rewrites *rewrites, co
     return TRI_OK;
 }
 
-/* What a step may make of a text: a file that wants more is hostile. */
+/* What a step may make of a text: a file that needs more is hostile. */
 #define GROWTH_LIMIT        64
 #define GROWTH_LIMIT_NBYTES 4096
 

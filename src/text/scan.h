@@ -22,7 +22,7 @@ typedef enum tri_scan_kind {
 bool tri_scan_find(const char *pattern, tri_scan_kind *kind);
 /* Where the word that begins at `at` < nbytes ends. */
 size_t tri_scan_word(tri_scan_kind kind, const unsigned char *text, size_t nbytes, size_t at);
-/* Whether a word ends at 0 < `at` < nbytes, whatever stands further away. May say no where it could say yes. */
+/* Whether a word ends at 0 < `at` < nbytes, whatever is further away. May say no where it could say yes. */
 bool tri_scan_is_cut(tri_scan_kind kind, const unsigned char *text, size_t nbytes, size_t at);
 
 #endif

@@ -26,7 +26,7 @@ typedef struct tri_rewrite {
     char *from;   /* NULL: `to` is put in front */
     char *to;
     size_t from_nbytes, to_nbytes;
-    bool unless_there; /* in front only where it does not stand yet */
+    bool unless_there; /* in front only where it is not yet */
     bool text_begin;   /* in front only at the begin of the whole text */
 } tri_rewrite;
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * vocabulary.h: texts by number and numbers by text: all bytes lie in one block, a table of hashes finds them.
+ * vocabulary.h: texts by number and numbers by text: all bytes are in one block, a table of hashes finds them.
  */
 #ifndef TRI_TEXT_VOCABULARY_H
 #define TRI_TEXT_VOCABULARY_H

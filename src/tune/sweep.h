@@ -46,7 +46,7 @@ TRI_ENUM(tri_sweep_schedule)
 typedef struct tri_tune_config {
     TRI_TUNE_OPTIONS(TRI_OPTION_FIELD)
 } tri_tune_config;
-extern const tri_option_table tri_tune_options; /* section "tune"; in a sweep's file they stand at the top */
+extern const tri_option_table tri_tune_options; /* section "tune"; in a sweep's file they are at the top */
 
 #define TRI_SWEEP_MAX_RUNGS 32
 

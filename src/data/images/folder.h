@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * folder.h: which image files lie in a folder of classes, and which of them are for training.
+ * folder.h: which image files are in a folder of classes, and which of them are for training.
  *
  * One sub-folder per class, numbered in the order of their names' bytes, as torchvision's ImageFolder; or the same
  * below train/, val/ and test/. What has no folder is a fraction of each class, chosen by the hashes of the files'
@@ -28,7 +28,7 @@ typedef struct tri_image_folder {
     tri_vector classes;  /* const char *: names */
     tri_vector files;    /* tri_image_file, in the order of samples */
     int64_t other_files; /* that have no image's ending */
-    int64_t tars;        /* files that the images lie in; 0: each is a file of its own */
+    int64_t tars;        /* files that the images are in; 0: each is a file of its own */
     tri_vector broken;   /* const char *: "path: reason" of samples that were left out */
 } tri_image_folder;
 
@@ -45,7 +45,7 @@ tri_status tri_image_folder_split(tri_image_folder *folder, const tri_parts *par
  * numbers, else classes are numbered in the order of their labels' bytes. */
 tri_status tri_image_tar_open(const tri_data_config *config, tri_data_part part, tri_image_folder *out);
 bool tri_image_tar_has(const tri_data_config *config, tri_data_part part);
-/* Where a file lies; tri_free() the path. */
+/* Where a file is; tri_free() the path. */
 tri_status tri_image_folder_place(const tri_image_folder *folder, const tri_image_file *file, tri_image_place *out);
 
 #endif

@@ -103,7 +103,7 @@ static tri_status jpeg_head(byte_range file, const char *origin, tri_image_head 
     }
 }
 
-/* eXIf counts where it stands before the pixels. */
+/* eXIf counts where it is before the pixels. */
 static tri_status png_head(byte_range file, const char *origin, tri_image_head *out, bool *more)
 {
     *more = file.nbytes < 33;
@@ -131,7 +131,7 @@ static tri_status png_head(byte_range file, const char *origin, tri_image_head *
     }
 }
 
-/* The chunk EXIF stands behind the pixels. */
+/* The chunk EXIF is behind the pixels. */
 static void webp_exif(byte_range file, tri_image_head *out, bool *more)
 {
     for (size_t at = 12;;) {
@@ -244,7 +244,7 @@ static tri_status tail_check(const tri_image_place *place, const tri_image_forma
     return TRI_OK;
 }
 
-/* The head lies behind the first bytes. */
+/* The head is behind the first bytes. */
 static tri_status head_search(const tri_image_place *place, uint64_t nbytes, tri_image_head *out)
 {
     size_t got;

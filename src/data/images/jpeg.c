@@ -114,7 +114,7 @@ static tri_status decode_or_jump(decode_state *state, const uint8_t *bytes, size
 
 static tri_status decode(const uint8_t *bytes, size_t nbytes, const char *origin, tri_image *out)
 {
-    decode_state *state = tri_alloc_zero(1, sizeof(*state)); /* a jump leaves what lies in memory as it is */
+    decode_state *state = tri_alloc_zero(1, sizeof(*state)); /* a jump leaves what is in memory as it is */
     if (state == NULL)
         return TRI_ENOMEM;
     state->origin = origin;

@@ -258,7 +258,7 @@ static column_votes votes_count(const sample_rows *sample, size_t column, const 
 }
 
 /* Fields 0, 1, 2, ... of a first line, as pandas numbers columns that have no names; the first may have none (an
- * index), and texts may stand at other places (a target that has a name). Returns how many numbers there are. */
+ * index), and texts may be at other places (a target that has a name). Returns how many numbers there are. */
 static size_t counted_names(const sample_rows *sample)
 {
     size_t count = 0;

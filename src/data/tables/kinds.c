@@ -109,7 +109,7 @@ static bool digits_read(const char **text, int most, int64_t *out)
     return count > 0;
 }
 
-/* %Y %m %d %H %M %S of strptime, everything else as it stands. */
+/* %Y %m %d %H %M %S of strptime, everything else as it is. */
 static bool format_read(const char **text, const char *format, date_parts *parts)
 {
     for (; *format != 0; format++) {

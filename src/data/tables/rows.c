@@ -16,7 +16,7 @@ enum csv_state {
     CSV_QUOTED,    /* between quotes */
     CSV_QUOTE,     /* after a quote that closes or is the first of two */
     CSV_RETURN,    /* after CR: LF must follow */
-    CSV_ROW_ENDED, /* a whole row stands */
+    CSV_ROW_ENDED, /* a whole row has been read */
 };
 
 tri_status tri_csv_rows_open(tri_csv_rows *rows, const tri_source *source, char separator)

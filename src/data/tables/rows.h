@@ -14,7 +14,7 @@ typedef struct tri_csv_rows {
     char separator;             /* of fields */
     const unsigned char *bytes; /* not yet looked at */
     size_t left;
-    int64_t line;     /* where the reader stands, from 1 */
+    int64_t line;     /* where the reader is, from 1 */
     int64_t row_line; /* where the latest row began */
     tri_vector first; /* size_t: where each field of the latest row begins in text */
     char *text;       /* fields, each ended by a 0 byte */

@@ -32,7 +32,7 @@ typedef struct tri_column {
     tri_column_kind kind;
     bool target;
     bool fills;             /* a missing value is `fill`, of a text an unknown one; else it is an error */
-    double fill;            /* as it stands in a table */
+    double fill;            /* as it is in a table */
     double mean, deviation; /* a number x becomes (x - mean) / deviation */
     tri_vector
         texts;       /* const char *: of a text column, in the order of their bytes; of classes, where they are texts */
@@ -53,7 +53,7 @@ typedef struct tri_table {
     int64_t classes;        /* 0: targets are real */
 } tri_table;
 
-/* Where a field stands, for messages. */
+/* Where a field is, for messages. */
 typedef struct tri_table_place {
     const char *origin;
     int64_t line;
@@ -74,7 +74,7 @@ char *tri_table_trim(char *field);
 tri_status tri_column_encode(const tri_table *table, const tri_column *column, const tri_table_place *place,
                              const char *field, char decimal, float *out);
 
-/* Real targets as they stand in the table, of standardized ones: [table->targets]. */
+/* Real targets as they are in the table, of standardized ones: [table->targets]. */
 void tri_table_targets_restore(const tri_table *table, double *targets);
 
 /* An empty one, held once. NULL: no memory. */

@@ -10,7 +10,7 @@
 #define TRI_ATTENTION_QUERIES 36  /* of a block: whole register tiles of rows */
 #define TRI_ATTENTION_KEYS    288 /* of a block: whole register tiles of rows and of columns in every instruction set */
 
-/* One call: sizes and where the scratch of a thread lies. */
+/* One call: sizes and where the scratch of a thread is. */
 typedef struct tri_attention_run {
     const tri_gemm_ops *ops;
     const tri_kernel *kernel;

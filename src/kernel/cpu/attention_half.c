@@ -2,7 +2,7 @@
  *
  * attention_half.c: attention.c over values in bf16: products by the tiles over pairs, sums and softmax in f32.
  *
- * Tasks, blocks and the running maximum are those of attention.c. Rows of queries are read where they lie; weights are
+ * Tasks, blocks and the running maximum are those of attention.c. Rows of queries are read where they are; weights are
  * rounded to bf16 as they are formed, before the division by their sum, and results once. A head has an even width: for
  * odd ones the adapter of half.c runs the row for f32.
  */

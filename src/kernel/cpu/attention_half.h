@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * attention_half.h: what the two passes of attention over bf16 share: where things lie, and products of blocks.
+ * attention_half.h: what the two passes of attention over bf16 share: where things are, and products of blocks.
  */
 #ifndef TRI_KERNEL_CPU_ATTENTION_HALF_H
 #define TRI_KERNEL_CPU_ATTENTION_HALF_H
@@ -14,7 +14,7 @@
 #define TRI_ATTENTION_HALF_KEYS    288
 #define TRI_ATTENTION_HALF_BLOCK   (INT64_C(96) * 288)
 
-/* One call: sizes, and where the scratch of a thread lies, in elements of 32 bits. */
+/* One call: sizes, and where the scratch of a thread is, in elements of 32 bits. */
 typedef struct tri_attention_half {
     const tri_gemm_ops *ops;
     const tri_half_loops *loops;

@@ -75,7 +75,7 @@ TRI_CLONES static void half_mask(uint16_t *dy, const uint16_t *y, int64_t count)
     }
 }
 
-/* The same in bf16, sums in f32: a row of the tile lies in one stretch. */
+/* The same in bf16, sums in f32: a row of the tile is in one stretch. */
 static void half_tile(uint16_t *dy, const uint16_t *y, float *sums, int64_t rows, int64_t stride, int64_t count)
 {
     const tri_half_loops *loops = tri_half_loops_find();

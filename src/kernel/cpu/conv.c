@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * conv.c: conv2d as products without patches: a register tile of pixels follows pointers, one per pixel and segment.
- * A segment is a run of taps of one row, contiguous in memory; at the image's edge a copy with zeros stands in.
+ * A segment is a run of taps of one row, contiguous in memory; at the image's edge a copy with zeros is in.
  *
  * Forward and the gradient of x are the same sweep over a grid of pixels with other offsets; for stride s the pixels of
  * x fall into s * s phases, each with its own taps. The gradient of w sums over the pixels of a shard tap by tap (one
@@ -17,7 +17,7 @@
 #define MAX_RUN       256 /* elements of a segment of several taps */
 #define WEIGHT_PIXELS 128 /* of one pass of the gradient of w: rows of an image up to this many pixels stay in L1 */
 
-/* One product over pixels: target grid, where its pixels lie, and the taps that they read. */
+/* One product over pixels: target grid, where its pixels are, and the taps that they read. */
 typedef struct sweep {
     const tri_gemm_ops *ops;
     const float *source, *packed, *bias, *zeros;
@@ -59,7 +59,7 @@ static void pack_tile(void *arg, int64_t tile)
     }
 }
 
-/* The source of one segment: in place, or zeros, or a copy with zeros where columns lie outside the image. */
+/* The source of one segment: in place, or zeros, or a copy with zeros where columns are outside the image. */
 static const float *segment_at(const sweep *v, const float *image, int64_t y, int64_t x, float *patch)
 {
     const int64_t channels = v->source_channels * v->groups;
@@ -161,7 +161,7 @@ static void sweep_run(const sweep *v, int threads)
     tri_tiles_run(threads, tri_int64_ceil(pixels, SWEEP_TILES * v->ops->mr) * v->groups, sweep_tile, &arg);
 }
 
-/* Where things lie in scratch, in elements; packed weights lie at 0. */
+/* Where things are in scratch, in elements; packed weights are at 0. */
 typedef struct layout {
     tri_window w;
     int64_t source_channels, target_channels, taps; /* per group, forward */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * dnnl.c: jobs on oneDNN's C interface, 2.x and 3.x. What differs between them stands between the first two marks.
+ * dnnl.c: jobs on oneDNN's C interface, 2.x and 3.x. What differs between them is between the first two marks.
  *
  * One engine serves the process: made by whoever comes first, never destroyed (it owns no threads and no memory worth
  * naming). Numbers of threads are forced to one around creation, where oneDNN chooses blockings by them, and around

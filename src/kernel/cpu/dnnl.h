@@ -41,7 +41,7 @@ typedef struct tri_dnnl_job {
 /* Arguments in this order: forward x w bias y; input dy w dx; weights x dy dw. */
 typedef enum tri_dnnl_pass { TRI_DNNL_FORWARD, TRI_DNNL_INPUT, TRI_DNNL_WEIGHTS } tri_dnnl_pass;
 
-/* Dimensions in oneDNN's order: x N C H W, w (G) O I H W, y N C H W; strides say how they lie. */
+/* Dimensions in oneDNN's order: x N C H W, w (G) O I H W, y N C H W; strides say how they are. */
 typedef struct tri_dnnl_conv {
     tri_dnnl_form x, w, bias, y;
     int64_t stride[2], dilation[2], pad[2]; /* dilation 1: dense */

@@ -16,7 +16,7 @@ typedef struct conv_state {
     tri_dnnl_job up, down, back; /* weights to forward's and input's layout, their gradient from weights' layout */
     tri_window w;
     int64_t piece;                                             /* images */
-    int64_t leaves, leaf_count, bias_leaves, pads, pad, total; /* of scratch, elements; packed weights lie at 0 */
+    int64_t leaves, leaf_count, bias_leaves, pads, pad, total; /* of scratch, elements; packed weights are at 0 */
 } conv_state;
 
 static tri_dnnl_form image_form(int64_t batch, const int64_t area[2], int64_t channels)
@@ -238,7 +238,7 @@ static void conv_backward(const tri_kernel *kernel, const tri_op_call *call)
     }
 }
 
-/* Windows that lie in the padding alone have no fast implementation. */
+/* Windows that are in the padding alone have no fast implementation. */
 static bool fits(const tri_op_desc *desc)
 {
     const tri_window w = tri_window_make(desc);

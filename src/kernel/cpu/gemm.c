@@ -2,7 +2,7 @@
  *
  * gemm.c: choice of the instruction set, packing, and the loops over tiles around the register-blocked kernels.
  *
- * Panels of B lie [k][nr] one after the other. A group of panels of one pass over k stays in L2 while rows of A stream.
+ * Panels of B are [k][nr] one after the other. A group of panels of one pass over k stays in L2 while rows of A stream.
  */
 #include "kernel/cpu/gemm.h"
 
@@ -14,7 +14,7 @@
 #define ROW_TILES    16                   /* register tiles of rows in one task, at most */
 #define LINE         16                   /* elements of a cache line */
 #define AHEAD        (8 * LINE)           /* of each row that is turned while it is packed */
-#define PIECE        INT64_C(64)          /* rows of k in one task of packing where n lies together, */
+#define PIECE        INT64_C(64)          /* rows of k in one task of packing where n is together, */
 #define PIECE_PANELS INT64_C(8)           /* and panels */
 
 const tri_gemm_ops *tri_gemm_of(tri_isa isa)
@@ -60,7 +60,7 @@ TRI_LANES_INLINE turn_block(float *to, const float *from, int64_t from_step, int
     }
 }
 
-/* to[k][nr] from whole lines of eight rows of src at a time; what comes AHEAD of them is asked for, since the rows lie
+/* to[k][nr] from whole lines of eight rows of src at a time; what comes AHEAD of them is asked for, since the rows are
  * too far apart for the processor to see them coming. */
 TRI_CLONES static void pack_transposed(float *to, const float *src, int64_t k, int64_t n, int64_t n_step, int64_t nr)
 {
@@ -118,7 +118,7 @@ typedef struct pack_arg {
     int64_t k, n, k_step, n_step;
 } pack_arg;
 
-/* A panel; where n lies together, a piece of some panels: rows of src are read in long stretches. */
+/* A panel; where n is together, a piece of some panels: rows of src are read in long stretches. */
 static void pack_tile(void *arg, int64_t tile)
 {
     const pack_arg *v = arg;

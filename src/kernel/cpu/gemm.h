@@ -17,7 +17,7 @@
 #define TRI_GEMM_LONG   96  /* k of a shard from which on tri_gemm_tree_run takes passes over k, */
 #define TRI_GEMM_PAGES  48  /* and where rows are whole pages, which meet in one set of L1 */
 #define TRI_GEMM_MANY   512 /* rows from which on packing the weights is soon paid for */
-/* Rows that packing asks for ahead: they lie too far apart for the processor to see them coming. */
+/* Rows that packing asks for ahead: they are too far apart for the processor to see them coming. */
 #define TRI_GEMM_AHEAD  16
 #define TRI_GEMM_LEVELS 20 /* of a tree over shards, at most */
 
@@ -83,7 +83,7 @@ typedef struct tri_gemm_ops {
     void (*tree)(int m, int n, int64_t leaves, const tri_gemm_walk *walk, const float *a, const float *b, float *c,
                  int64_t ldc);
     /* a for outer: to[ceil(k / depth)][mr][depth] = from[k][m], rows `from_step` apart; zeros behind k and m <= mr.
-     * NULL: depth is 1, and a is read where it lies. */
+     * NULL: depth is 1, and a is read where it is. */
     void (*turn)(float *to, const float *from, int64_t from_step, int64_t k, int64_t m);
     /* For column, tri_gemm_half_pass() with zeros up to a multiple of the depth; rows turned, tiles of mr. */
     void (*pack_rows)(uint32_t *to, const uint16_t *from, int64_t stride, int64_t rows, int64_t count, int64_t step);
@@ -172,7 +172,7 @@ typedef struct tri_gemm_tree {
     void *arg;
 } tri_gemm_tree;
 int64_t tri_gemm_tree_count(const tri_gemm_ops *ops, int64_t k, int shards, int threads);
-/* Shards may be so short that both factors are read where they lie, those of bf16 as pairs of rows; and they are. */
+/* Shards may be so short that both factors are read where they are, those of bf16 as pairs of rows; and they are. */
 static inline bool tri_gemm_tree_may_be_short(const tri_gemm_ops *ops, int64_t k)
 {
     return ops->tree != NULL && k < TRI_GEMM_LONG;

@@ -158,7 +158,7 @@ INLINE void outer_sum(const int m, const int nv, int64_t count, int64_t a_step, 
     }
 }
 
-/* Adds what stands to the left of the sums, and puts them where they belong. */
+/* Adds what is to the left of the sums, and puts them where they belong. */
 INLINE void outer_close(const int m, const int nv, int n, const tri_gemm_close *close, vec (*acc)[NV], float *c)
 {
     for (int level = 0; level < close->count; level++) {

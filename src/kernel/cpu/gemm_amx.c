@@ -75,13 +75,13 @@ INLINE void rows_put(int m, int n, const float (*sums)[NR], float *const *c, con
     }
 }
 
-/* A whole tile of sums lies in c, row by row, and leaves as it is. */
+/* A whole tile of sums is in c, row by row, and leaves as it is. */
 INLINE bool is_plain(int m, int n, const float *bias, unsigned flags)
 {
     return m % DEPTH == 0 && n == NR && bias == NULL && (flags & (TRI_GEMM_RELU | TRI_GEMM_HALF)) == 0;
 }
 
-/* Bytes from one row to the next; rows lie equally far apart. */
+/* Bytes from one row to the next; rows are equally far apart. */
 INLINE int64_t stride_of(int m, const void *first, const void *second)
 {
     return m > 1 ? (const char *)second - (const char *)first : 0;

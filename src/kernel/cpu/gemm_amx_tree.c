@@ -4,7 +4,7 @@
  */
 #include "kernel/cpu/gemm_amx.h"
 
-/* Adds what stands to the left of the sums in c, and puts them where they belong. */
+/* Adds what is to the left of the sums in c, and puts them where they belong. */
 INLINE void outer_close(int m, int n, const tri_gemm_close *close, float *c)
 {
     const __mmask16 low = first_columns(n), high = first_columns(n - DEPTH);
@@ -104,7 +104,7 @@ void tri_gemm_amx_turn(float *to, const float *from, int64_t from_step, int64_t 
     }
 }
 
-/* A sum that is complete, and where it goes with what stands to its left, while the next one is computed. */
+/* A sum that is complete, and where it goes with what is to its left, while the next one is computed. */
 typedef struct column_sum {
     const float (*sums)[NR];
     const float *left[2 * TRI_GEMM_LEVELS]; /* nearest first */
@@ -134,7 +134,7 @@ INLINE void column_put(column_sum *sum, int rows)
 
 #define STACK 8 /* levels of a tree within a tile: of 256 leaves */
 
-/* Leaf `leaf` of tile `tile`, whose sums lie in `sums`: what is added, and where it goes. */
+/* Leaf `leaf` of tile `tile`, whose sums are in `sums`: what is added, and where it goes. */
 INLINE void column_next(const tri_gemm_column *v, int64_t tile, int64_t leaf, const float (*sums)[NR],
                         float (*stack)[MR * NR], int *height, column_sum *next)
 {

@@ -14,7 +14,7 @@
 #define GROUP_PANELS 12
 /* The same where rows stay in L1 meanwhile: processors with AMX have an L2 of 2 MiB. */
 #define BAND_NBYTES (INT64_C(1280) << 10)
-#define PANELS      INT64_C(8)   /* of one task of packing where n lies together, */
+#define PANELS      INT64_C(8)   /* of one task of packing where n is together, */
 #define PIECE       INT64_C(128) /* and its k; even */
 
 const tri_gemm_ops *tri_gemm_half_of(tri_isa isa)
@@ -95,7 +95,7 @@ typedef struct pack_arg {
     int64_t k, n, k_step, n_step;
 } pack_arg;
 
-/* A panel, or where n lies together a piece of some panels: rows of src are read in long stretches. */
+/* A panel, or where n is together a piece of some panels: rows of src are read in long stretches. */
 static void pack_tile(void *arg, int64_t tile)
 {
     const pack_arg *v = arg;

@@ -4,7 +4,7 @@
  * memory.
  *
  * Short leaves: each register tile runs through all shards of a part and adds them on a stack (gemm.tmpl.h). Where many
- * panels follow, a task packs its rows once for all of them: where they lie, they are a few elements of a line each, in
+ * panels follow, a task packs its rows once for all of them: where they are, they are a few elements of a line each, in
  * few sets of L1. Long leaves: a task packs what it needs for one pass over k, a block of rows for L2 and one panel
  * after the other for L1; a level of the stack is a buffer. What the next pass packs is asked for while this one
  * multiplies, and the sums of columns (a bias's gradient) are formed where rows are packed. Rows that are whole pages
@@ -20,18 +20,18 @@
 #define SHORT_ROWS   16    /* register tiles of rows in one task of short leaves that packs no rows */
 #define SHORT_TILES  8     /* register tiles of rows for each thread, and ... */
 #define SHORT_PANELS 8     /* ... panels, from which on packing rows pays */
-#define SHORT_COUNT  49152 /* elements of such rows: they lie in L2 */
+#define SHORT_COUNT  49152 /* elements of such rows: they are in L2 */
 #define SHORT_EVEN   4     /* rows of a task are a multiple of it */
 #define SHORT_PAD    16    /* between two tiles of them, so that they do not meet in one set of L1 */
 #define SUM_AHEAD    8     /* rows of bf16 that sums of columns ask for ahead */
 #define TASK_ROWS    384   /* rows in one task of long leaves, and register tiles of them, at most */
 #define TASK_TILES   32
 #define TASK_PANELS  12  /* panels in one task of long leaves */
-#define PASS         128 /* of k: a panel of B and two row tiles lie in L1 */
+#define PASS         128 /* of k: a panel of B and two row tiles are in L1 */
 /* Where leaves go through `column`: a leaf of 512 samples is one pass, so its sums leave the tiles once; a task's rows,
- * columns and levels lie in an L2 of 2 MiB. */
+ * columns and levels are in an L2 of 2 MiB. */
 #define COLUMN_PASS  256
-#define COLUMN_BLOCK 128 /* of k: a panel and a tile of it lie in L1 */
+#define COLUMN_BLOCK 128 /* of k: a panel and a tile of it are in L1 */
 #define COLUMN_TILES 12
 
 static int levels_of(int64_t shards)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * gemm_turn.c: products whose large matrix is read where it lies, for a batch with fewer rows than the matrix.
+ * gemm_turn.c: products whose large matrix is read where it is, for a batch with fewer rows than the matrix.
  *
  * The matrix takes the side of the rows of a register tile, the samples, packed, the side of its columns; a block of
  * results is turned on its way out. Each element is the chain over k that tri_gemm_run forms, bit for bit.
@@ -95,7 +95,7 @@ static turn_pass pass_make(const turn_arg *v, int64_t first, int64_t rows, int64
     return t->row_step == 1 ? (turn_pass){at, t->k_step, len, rows} : (turn_pass){at, t->row_step, rows, len};
 }
 
-/* Asks for share `i` of `count` of the next pass, which lies pages apart in memory, while this one is multiplied. */
+/* Asks for share `i` of `count` of the next pass, which is pages apart in memory, while this one is multiplied. */
 static void pass_ask(const turn_pass *p, int64_t i, int64_t count)
 {
     for (int64_t line = p->lines * i / count; line < p->lines * (i + 1) / count; line++) {
@@ -106,7 +106,7 @@ static void pass_ask(const turn_pass *p, int64_t i, int64_t count)
 }
 
 /* sums[mr][nr] (+)= over one pass of a register tile: rows [row, row + m) of what the task reads. slab: its rows as
- * tiles [len][mr] where the matrix has rows together; else they are read where they lie. */
+ * tiles [len][mr] where the matrix has rows together; else they are read where they are. */
 static void tile_sum(const turn_arg *v, const turn_pass *pass, const float *slab, int64_t row, int m, const float *b,
                      int n, float *sums, unsigned flags)
 {

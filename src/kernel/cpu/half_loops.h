@@ -41,7 +41,7 @@ typedef struct tri_half_loops {
     /* Largest of x; x is not empty. */
     float (*top)(const float *x, int64_t count);
     /* w = exp(s scale - top) for `valid` of them, zeros up to `count` and the end of its 16 lanes; returns the sum
-     * before rounding. Whole lanes of s are read; what lies behind the valid ones may be anything. */
+     * before rounding. Whole lanes of s are read; what is behind the valid ones may be anything. */
     float (*weights)(uint16_t *w, const float *s, float scale, float top, int64_t valid, int64_t count);
     void (*weights_back)(const tri_half_rows *rows);
     /* Sum of a b. */

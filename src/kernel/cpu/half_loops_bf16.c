@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * half_loops_bf16.c: the loops of half_loops.h in the instructions of AVX512_BF16. Compiled with -mavx512bf16 and the
- * sets it stands on.
+ * sets it is on.
  *
  * exp is 2^n times a polynomial on [-1/2, 1/2] (relative error 1e-7), between 2^-150 and 2^150; NaN stays NaN. A row's
  * last, shorter vector runs the same code under a mask.

@@ -6,10 +6,10 @@
 #include "kernel/cpu/cpu.h"
 #include "kernel/cpu/gemm.h"
 
-/* Where things lie in scratch, in elements. */
+/* Where things are in scratch, in elements. */
 typedef struct layout {
     int64_t units, channels, rows; /* rows of one shard */
-    int64_t tree, leaves, total;   /* packed weights lie at 0 */
+    int64_t tree, leaves, total;   /* packed weights are at 0 */
 } layout;
 
 static layout layout_make(const tri_op_desc *desc)

@@ -9,10 +9,10 @@
 #include "kernel/cpu/cpu.h"
 #include "kernel/cpu/gemm_half.h"
 
-/* Where things lie in scratch, in elements of 32 bits. */
+/* Where things are in scratch, in elements of 32 bits. */
 typedef struct layout {
     int64_t units, channels, rows; /* rows of one shard */
-    int64_t x, dy;                 /* copies of bf16; packed weights lie at 0 */
+    int64_t x, dy;                 /* copies of bf16; packed weights are at 0 */
     int64_t x_pairs, dy_pairs;     /* pairs of rows, for short shards */
     int64_t tree, leaves, total;
 } layout;

@@ -142,7 +142,7 @@ typedef struct map_arg {
     bool all_half; /* all that are there, and the body has a loop for them */
 } map_arg;
 
-/* Elements [first, first + count) in f32: where they lie, or at `copy`. */
+/* Elements [first, first + count) in f32: where they are, or at `copy`. */
 static const float *map_view(map_value value, float *copy, int64_t first, int64_t count)
 {
     if (value.data == NULL) {

@@ -145,7 +145,7 @@ static void row_backward(const table_arg *v, int64_t row, tri_tree_part part, fl
     }
     for (int64_t c = 0; c < v->width; c += WIDTH_TILE) {
         const int64_t count = tri_int64_min(WIDTH_TILE, v->width - c);
-        float sum[WIDTH_TILE] = {0}; /* adding zeros makes +0 of -0, as it does where the two sums lie apart */
+        float sum[WIDTH_TILE] = {0}; /* adding zeros makes +0 of -0, as it does where the two sums are apart */
         if (!none) {
             row_sum(v, row, part, c, count, v->kernel->desc.adds ? sum : out + c);
         }

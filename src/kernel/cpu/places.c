@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * places.c: the rows of kind "tokens" that know at which place of its sequence a token stands.
+ * places.c: the rows of kind "tokens" that know at which place of its sequence a token is.
  *
  * Keys and values are kept as attention.c packs them, head by head: a new place is a column of a panel of keys and a
  * row of panels of values. The blocks of training run over what is kept: a query meets its keys in the same blocks and

@@ -21,7 +21,7 @@
 #define KEPT_NBYTES (INT64_C(256) << 20) /* of logits, at most, that are kept */
 #define ROW_TILE    INT64_C(8)           /* rows of one tile of the loops over logits */
 
-/* Sizes, and where things lie in scratch and in saved, in elements. */
+/* Sizes, and where things are in scratch and in saved, in elements. */
 typedef struct vocab {
     const tri_kernel *kernel;
     const tri_op_call *call;
@@ -29,13 +29,13 @@ typedef struct vocab {
     int64_t begin, all;                /* vocab_part: the first of the words, and how many there are in all */
     int64_t widest;                    /* words of the widest tile */
     bool kept;
-    bool few;                /* rows, so that they are packed for the logits, once, and words are read where they lie */
+    bool few;                /* rows, so that they are packed for the logits, once, and words are read where they are */
     bool half;               /* x is bf16 */
     bool x_is_paired;        /* half: by an earlier tile of this call */
     int64_t dx, dense, even; /* half, of scratch: the gradient of x in f32; that of a tile's logits, also with rows of
                                 an even length */
     int64_t dense_pairs, x_pairs;                 /* half, of scratch: pairs of rows of both, for short shards */
-    int64_t tree, logits, states, samples, count; /* of scratch; packed words lie at 0 */
+    int64_t tree, logits, states, samples, count; /* of scratch; packed words are at 0 */
     int64_t saved;                                /* elements of one shard */
     int64_t first, here;                          /* words of the current tile */
     float *x;                                     /* logits of the current tile, [total][here] */
@@ -421,7 +421,7 @@ void tri_vocab_down(const tri_kernel *kernel, const tri_op_call *call)
     }
 }
 
-/* In bf16 rows of x are read where they lie, as pairs. */
+/* In bf16 rows of x are read where they are, as pairs. */
 bool tri_vocab_can(const tri_op_desc *desc)
 {
     return desc->input_dtype[0] != TRI_BF16 || desc->param[0].dim[1] % 2 == 0;

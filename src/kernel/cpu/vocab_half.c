@@ -29,7 +29,7 @@ typedef struct tile_state {
 
 #define STATE_FLOATS ((int64_t)(sizeof(tile_state) / sizeof(float)))
 
-/* Sizes, and where things lie in scratch and in saved, in elements of 32 bits. */
+/* Sizes, and where things are in scratch and in saved, in elements of 32 bits. */
 typedef struct vocab {
     const tri_kernel *kernel;
     const tri_op_call *call;
@@ -37,7 +37,7 @@ typedef struct vocab {
     const tri_half_loops *loops;
     int64_t words, width, rows, total, tiles; /* rows of a shard and of the call */
     bool kept;
-    int64_t tree, block, states, lead, dx, e, e_pairs, x_pairs, count; /* of scratch; packed weights lie at 0 */
+    int64_t tree, block, states, lead, dx, e, e_pairs, x_pairs, count; /* of scratch; packed weights are at 0 */
     int64_t saved;                                                     /* of one shard */
     int64_t first, here, wide; /* words of the current tile, and whole lanes of them */
     bool x_is_paired;          /* by an earlier tile of this call */
@@ -376,7 +376,7 @@ static void vocab_backward(const tri_kernel *kernel, const tri_op_call *call)
     }
 }
 
-/* Rows of x are read where they lie, as pairs. */
+/* Rows of x are read where they are, as pairs. */
 static bool vocab_can(const tri_op_desc *desc)
 {
     return desc->input_dtype[0] == TRI_BF16 && desc->param[0].dim[1] % 2 == 0;

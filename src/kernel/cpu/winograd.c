@@ -30,7 +30,7 @@ typedef struct grid {
     int64_t source_channels, target_channels;
 } grid;
 
-/* Where things lie in scratch, in elements; transformed weights lie at 0. */
+/* Where things are in scratch, in elements; transformed weights are at 0. */
 typedef struct layout {
     grid up, down;
     int64_t pooled[2];                                    /* of a fused pool's output */

@@ -241,7 +241,7 @@ tri_status tri_kv_table_clock(tri_kv_table *table)
 
 /* --- arrays --- */
 
-/* Keys that lie in slots 0, 1, 2, ... in turn, so that servers have the same number of rows to within one. */
+/* Keys that are in slots 0, 1, 2, ... in turn, so that servers have the same number of rows to within one. */
 static uint64_t array_key(int64_t row)
 {
     uint64_t key = (uint64_t)row << 16;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * table.h: what api/job.c wants of tables.
+ * table.h: what api/job.c needs of tables.
  */
 #ifndef TRI_PS_API_TABLE_H
 #define TRI_PS_API_TABLE_H

@@ -2,7 +2,7 @@
  *
  * client.h: a worker's way to the parameter servers: one connection to each, turned by a thread of its own.
  *
- * Calls queue messages and return; bodies stay the caller's and must lie still until what answers them has come. A
+ * Calls queue messages and return; bodies stay the caller's and must stay there until what answers them has come. A
  * server that is lost is dialed again for ps.retry_s, at the address that is in the store then, and is sent again
  * what it has not answered: servers know what came twice.
  */
@@ -68,7 +68,7 @@ tri_status tri_ps_client_done(tri_ps_client *client);
 /* Says goodbye to all servers, and waits until they have heard it. */
 tri_status tri_ps_client_bye(tri_ps_client *client);
 /* Waits until the leader is done, or for net->timeout_s, or while the store cannot be asked: whoever starts processes
- * ends them all with the first, and a run that has to go back wants all its workers. heeds: or until this process is
+ * ends them all with the first, and a run that has to go back needs all its workers. heeds: or until this process is
  * asked to stop. TRI_EABORT: it has to go back; or what this client has failed with. */
 tri_status tri_ps_client_await_leader(tri_ps_client *client, bool heeds);
 /* NULL does nothing. */

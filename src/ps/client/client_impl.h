@@ -16,7 +16,7 @@ typedef struct ps_command {
     int server;
     unsigned priority;
     ps_head head;
-    const void *body; /* lies still until it is answered */
+    const void *body; /* is still until it is answered */
 } ps_command;
 
 typedef struct ps_link {
@@ -99,8 +99,8 @@ struct tri_ps_dense {
     int64_t tail_clock; /* of the latest tail that was said, -1: none */
     int64_t tail_known; /* of the latest sum that came */
     float tail_sums[TRI_PARAMS_TAIL];
-    char *reported_tail; /* with backup workers: where an answer lies, its sums and a byte for each worker; else NULL */
-    uint8_t *chosen;     /* [workers] of the latest step that was chosen for */
+    char *reported_tail;  /* with backup workers: where an answer is, its sums and a byte for each worker; else NULL */
+    uint8_t *chosen;      /* [workers] of the latest step that was chosen for */
     int64_t chosen_clock; /* that step, -1: none */
     bool counted;       /* the latest answer was of the step that was asked for, and this worker is among the chosen */
     int64_t next_clock; /* as it says */
@@ -155,7 +155,7 @@ void tri_ps_dense_resend(tri_ps_dense *dense, int server);
 void tri_ps_dense_reown(tri_ps_dense *dense);
 
 /* --- client/dense_receive.c; the mutex is held --- */
-/* Where the body of a message shall lie; NULL: *refused, or nowhere. */
+/* Where the body of a message shall be; NULL: *refused, or nowhere. */
 void *tri_ps_dense_place(tri_ps_dense *dense, int server, const ps_head *head, bool *refused);
 void tri_ps_dense_take(tri_ps_dense *dense, int server, const ps_head *head, const void *body);
 /* The server's connection has ended, in the middle of a message perhaps. */

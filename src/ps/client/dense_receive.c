@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * dense_receive.c: what comes from servers about a dense table: where it shall lie, and what it means.
+ * dense_receive.c: what comes from servers about a dense table: where it shall be, and what it means.
  */
 #include <string.h>
 

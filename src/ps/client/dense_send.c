@@ -30,7 +30,7 @@ static void stage_piece(void *arg, int64_t grad_first, int64_t offset, int64_t c
     at->to += count;
 }
 
-/* The body of a push: where the gradient lies, or with those of ties behind it, or coded. */
+/* The body of a push: where the gradient is, or with those of ties behind it, or coded. */
 static const void *body_of(tri_ps_dense *dense, int b, int p, const float *grads)
 {
     const ps_cut *cut = &dense->spec->cuts[b];

@@ -34,7 +34,7 @@ typedef struct ps_call {
     bool pulls;                              /* the answer's rows go to the work's: */
     uint32_t *at; /* [count] where each one goes, NULL: one behind the other from `first` on */
     int64_t first, count;
-    uint64_t order;         /* calls of a connection stand by this: what it was numbered at first */
+    uint64_t order;         /* calls of a connection are sorted by this: what it was numbered at first */
     bool of_slots;          /* it goes to whoever has these: */
     ps_slots slots;         /* all of one server */
     const ps_kv_spec *spec; /* with rows: of their table */
@@ -195,7 +195,7 @@ tri_status tri_ps_kv_open_note(tri_ps_client *client, const tri_string *text);
 bool tri_ps_kv_serves(tri_ps_client *client, int server);
 
 /* --- client/key_lists.c: the client's thread, with the mutex: --- */
-/* How a call is sent now: its head, and where its body lies. */
+/* How a call is sent now: its head, and where its body is. */
 void tri_ps_kv_parts(const ps_kv_link *link, ps_call *call, ps_head *head, tri_part parts[TRI_MESSAGE_PARTS]);
 /* What the answer to a call says of its keys. */
 void tri_ps_kv_known_note(ps_kv_link *link, const ps_call *call, const ps_head *answer);
@@ -205,7 +205,7 @@ void tri_ps_kv_refused(tri_ps_client *client, int server, uint64_t request);
 void tri_ps_kv_known_forget(ps_kv_link *link);
 
 /* --- client/kv_receive.c: the client's thread, with the mutex: --- */
-/* Where the body of an answer shall lie: in the caller's rows, where they are one piece there; or NULL. */
+/* Where the body of an answer shall be: in the caller's rows, where they are one piece there; or NULL. */
 void *tri_ps_kv_place(tri_ps_client *client, int server, const ps_head *head);
 /* The server's connection has ended, in the middle of an answer perhaps. */
 void tri_ps_kv_lost(tri_ps_client *client, int server);

@@ -26,7 +26,7 @@ void tri_ps_kv_insert(ps_kv_connections *connections, ps_call *call)
     link->under_way += call->weight;
 }
 
-/* Keys of a body that lie in the slots of `call`, and their values. */
+/* Keys of a body that are in the slots of `call`, and their values. */
 static int64_t keys_cut(const ps_rows_body *body, const ps_call *call, size_t dim, uint64_t *keys, float *values)
 {
     int64_t kept = 0;
@@ -41,7 +41,7 @@ static int64_t keys_cut(const ps_rows_body *body, const ps_call *call, size_t di
     return kept;
 }
 
-/* The rows of a call, whose whole body this is, that lie in some of its slots. */
+/* The rows of a call, whose whole body this is, that are in some of its slots. */
 static tri_status rows_cut(const ps_call *from, const unsigned char *whole, ps_call *call, ps_rows_room *room)
 {
     int dim = (int)from->spec->table.dim, wire = from->spec->table.values;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * kv_receive.c: answers to calls about rows: where they shall lie, and what they mean to the works that wait.
+ * kv_receive.c: answers to calls about rows: where they shall be, and what they mean to the works that wait.
  *
  * Rows that are one piece of the caller's memory come straight there; others are put in their places when all of an
  * answer is here.

@@ -91,7 +91,7 @@ static bool keys_ascend(const uint64_t *keys, int64_t count)
 typedef struct kv_lot {
     int server;
     ps_slots slots;       /* of it */
-    const ps_pair *pairs; /* [count]; NULL: all of the batch, as it lies */
+    const ps_pair *pairs; /* [count]; NULL: all of the batch, as it is */
     int64_t count;
     bool is_near;
 } kv_lot;
@@ -151,7 +151,7 @@ static size_t values_write(const tri_kv_table *table, const kv_batch *batch, con
     return wire->nbytes(listed * dim, dim);
 }
 
-/* Keys that are sent from where they lie, and rows so too or none: the body of the call is what stands before them.
+/* Keys that are sent from where they are, and rows so too or none: the body of the call is what is before them.
  * False: they are not. */
 static bool keys_lend(const kv_batch *batch, const kv_lot *lot, bool lends_rows, ps_call *call)
 {
@@ -179,7 +179,7 @@ static void keys_hash(const tri_kv_table *table, const uint64_t *keys, int64_t c
     call->keys_nbytes = (size_t)end - sizeof(ps_slots);
 }
 
-/* Slots, keys, and values but those that are sent from where they lie. TRI_ENOMEM. */
+/* Slots, keys, and values but those that are sent from where they are. TRI_ENOMEM. */
 static tri_status body_make(const tri_kv_table *table, const kv_batch *batch, const kv_lot *lot, ps_call *call)
 {
     kv_scratch *scratch = &table->kv->scratch;

@@ -11,7 +11,7 @@
 /* --- catch_up.c, suspicion.c --- */
 /* The view is becoming `next`: which slots the backup has of those that are this server's then. */
 void tri_ps_chain_step(tri_ps_server *server, const ps_view *next);
-/* Reaches the backup that the view wants. Called when a table is there, and when the view has changed. */
+/* Reaches the backup that the view needs. Called when a table is there, and when the view has changed. */
 tri_status tri_ps_chain_renew(tri_ps_server *server);
 /* Gives the backup more of what it lacks; shares slots out when it has all. To be called after each turn. */
 tri_status tri_ps_chain_go_on(tri_ps_server *server);

@@ -43,7 +43,7 @@ static bool had_left(const tri_ps_server *server, int worker)
     return server->left[worker] && !server->joined[worker];
 }
 
-/* A run that goes back wants all its workers. The leader leaves when everything is done: then it need not go back. */
+/* A run that goes back needs all its workers. The leader leaves when everything is done: then it need not go back. */
 static tri_status all_are_there(tri_ps_server *server)
 {
     int before = 0;

@@ -112,7 +112,7 @@ static tri_status read_slices(ps_reader *reader, tri_arena *arena, const tri_che
     return TRI_OK;
 }
 
-/* Rows ascend in the store, and lie within their tensors. */
+/* Rows ascend in the store, and are within their tensors. */
 static tri_status read_rows(ps_reader *reader, int64_t elements, tri_arena *arena, ps_save_plan *plan)
 {
     uint64_t count = ps_read_u64(reader);

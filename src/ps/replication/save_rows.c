@@ -19,7 +19,7 @@
 #define FILE_MAGIC "trirows1"
 
 struct kv_save {
-    ps_client_connection *client; /* who wants it; NULL: is gone */
+    ps_client_connection *client; /* who needs it; NULL: is gone */
     ps_head head;
     char *path, *part;                   /* of the file, and while it is written */
     int table_count;                     /* those of then */

@@ -4,7 +4,7 @@
  *
  * Ascending keys are coded by their distances where bytes are expensive, two lengths of 0 to 8 bytes in one byte and
  * then the bytes: those of 1,024 clicks in 26 fields of 10 million keys take 1.5 bytes each instead of 8. Others, and
- * those that would be longer so, lie as they are. Values are f32, bf16, or int8 with a scale for each block. Readers
+ * those that would be longer so, are as they are. Values are f32, bf16, or int8 with a scale for each block. Readers
  * believe nothing: they read what the caller expects, or fail. Included by files of ps/ and their tests only.
  */
 #ifndef TRI_PS_CODING_H
@@ -19,7 +19,7 @@ size_t ps_keys_limit(int64_t count);
 /* plain: as they are, whatever is shorter: where bytes cost less than time. bytes has room for ps_keys_limit(); returns
  * how many are used. */
 size_t ps_keys_write(const uint64_t *keys, int64_t count, bool plain, unsigned char *bytes);
-/* What stands before keys that lie as they are in this machine's memory. Returns its bytes; 0: not so on this machine.
+/* What is before keys that are as they are in this machine's memory. Returns its bytes; 0: not so on this machine.
  */
 #define PS_KEYS_HEAD_NBYTES 8
 size_t ps_keys_head_write(unsigned char bytes[PS_KEYS_HEAD_NBYTES]);
@@ -30,7 +30,7 @@ bool ps_keys_name_read(const void *bytes, size_t nbytes, XXH128_hash_t *hash);
 /* Exactly `count` keys; *used is how many bytes they took. TRI_EFORMAT: these bytes hold fewer keys;
  * what is in keys then means nothing. */
 tri_status ps_keys_read(const void *bytes, size_t nbytes, int64_t count, uint64_t *keys, size_t *used);
-/* The same keys where they lie, ps_keys_limit() bytes in all; NULL: they are not so that they can be used there. */
+/* The same keys where they are, ps_keys_limit() bytes in all; NULL: they are not so that they can be used there. */
 const uint64_t *ps_keys_lie(const void *bytes, size_t nbytes, int64_t count);
 
 /* A row is one way to tell values. `block`: how many share a scale, where there is one (a row of a table, or 256). */

@@ -89,7 +89,7 @@ static void blocks_try(tri_ps_server *server, ps_table *table)
             block_try(server, table, &table->blocks[b]);
 }
 
-/* The client wants the values of the next clock; of a block that has moved it gets them at once. */
+/* The client needs the values of the next clock; of a block that has moved it gets them at once. */
 static void wants(ps_client_connection *client, const ps_table *table, ps_block *block, const ps_head *head)
 {
     if (!(head->flags & PS_FLAG_PULL))

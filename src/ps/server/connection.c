@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * connection.c: a client connection of a server: what lies here for it, and its end. Nothing here knows tables or
+ * connection.c: a client connection of a server: what is here for it, and its end. Nothing here knows tables or
  * backups.
  */
 #include <stdio.h>
@@ -9,7 +9,7 @@
 #include "base/memory.h"
 #include "ps/server/connection.h"
 
-/* What lies here for one client before it is not read from any more. */
+/* What is here for one client before it is not read from any more. */
 #define OWED_LIMIT_NBYTES ((size_t)32 << 20)
 /* And of answers that have to be sent: so few that their memory, which is used again and again, stays in the cache.
  * What waits for other workers is not among them: who is not read from then might be the one that is waited for. */
@@ -59,7 +59,7 @@ void tri_ps_answer_send(ps_client_connection *client, unsigned priority, const t
                                                               lasting ? sent_nothing : NULL, NULL));
 }
 
-/* As soon as too much lies here for it, until half of that is gone. */
+/* As soon as too much is here for it, until half of that is gone. */
 static void connection_pause(ps_client_connection *client)
 {
     size_t part = client->is_paused ? 2 : 1;

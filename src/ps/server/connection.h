@@ -10,7 +10,7 @@
 /* --- connection.c --- */
 /* Memory for the body of an answer; NULL: there is none. */
 void *tri_ps_answer_room(tri_ps_server *server, size_t nbytes);
-/* Bytes that lie here for a client, and that do not any more: who has too many is not read from meanwhile. */
+/* Bytes that are here for a client, and that do not any more: who has too many is not read from meanwhile. */
 void tri_ps_connection_bytes_add(ps_client_connection *client, size_t nbytes);
 void tri_ps_connection_bytes_sub(ps_client_connection *client, size_t nbytes);
 void tri_ps_answer_send(ps_client_connection *client, unsigned priority, const tri_message *message, const void *body,
@@ -53,8 +53,8 @@ tri_status tri_ps_note_take(tri_ps_server *server, ps_client_connection *client,
 void tri_ps_notes_free(tri_ps_server *server);
 
 /* --- messages.c --- */
-/* PS_CHANGES: goes to the backup too. PS_OF_BLOCK: wants the server that has the block. PS_OF_SERVER: not for workers.
- * PS_OF_SLOTS: wants the server that has the slots in its body. PS_IS_PUSH, PS_IS_PULL: counted as such. */
+/* PS_CHANGES: goes to the backup too. PS_OF_BLOCK: needs the server that has the block. PS_OF_SERVER: not for workers.
+ * PS_OF_SLOTS: needs the server that has the slots in its body. PS_IS_PUSH, PS_IS_PULL: counted as such. */
 enum { PS_CHANGES = 1, PS_OF_BLOCK = 2, PS_OF_SERVER = 4, PS_OF_SLOTS = 8, PS_IS_PUSH = 16, PS_IS_PULL = 32 };
 bool tri_ps_message_is(ps_kind kind, unsigned what);
 /* Before its body is read. */

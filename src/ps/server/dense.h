@@ -53,7 +53,7 @@ tri_status tri_ps_table_make(tri_ps_server *server, const ps_client_connection *
 void tri_ps_table_ready(const tri_ps_server *server, ps_table *table, const ps_head *head);
 
 /* --- server/bsp.c --- */
-/* Where the body of a push shall lie: client->room of client->sum; sum NULL: it has come before. */
+/* Where the body of a push shall be: client->room of client->sum; sum NULL: it has come before. */
 tri_status tri_ps_bsp_place(ps_client_connection *client, const ps_table *table, ps_block *block, const ps_head *head);
 tri_status tri_ps_bsp_push(tri_ps_server *server, ps_client_connection *client, ps_table *table, ps_block *block,
                            const ps_head *head);

@@ -300,7 +300,7 @@ static tri_status on_beat(tri_ps_server *server, ps_client_connection *client, c
 static const struct {
     message_fn fn;
     size_t body_limit;
-    unsigned is; /* PS_CHANGES: goes to the backup too. PS_OF_BLOCK: wants the server that has the block. PS_OF_SERVER:
+    unsigned is; /* PS_CHANGES: goes to the backup too. PS_OF_BLOCK: needs the server that has the block. PS_OF_SERVER:
                     not for workers */
 } messages[PS_KIND_COUNT] = {
     [PS_HELLO] = {on_hello, 0, 0},

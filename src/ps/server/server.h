@@ -20,7 +20,7 @@ typedef struct tri_ps_server_setup {
     int workers;
     int threads;           /* of the steps of optimizers */
     bool trains;           /* the run has checkpoints to go back to where all that hold something are lost */
-    int replicas;          /* 2: another server holds what is here too; wants: */
+    int replicas;          /* 2: another server holds what is here too; needs: */
     tri_store *store;      /* of the job; or NULL */
     const uint64_t *hosts; /* of each server (ps_view_spread); NULL: one. Read while it opens */
     tri_hub *hub;          /* NULL: sockets; else its place there: */

@@ -30,13 +30,13 @@ typedef struct ps_client_connection {
     uint64_t heard;                         /* messages of that server */
     ps_quiet quiet;                         /* of it */
     ps_sum *sum;                            /* bsp: that the body under way belongs to, NULL: none */
-    float *room;                            /* where it lies there */
+    float *room;                            /* where it is there */
     tri_tree_part part;
     int opens;         /* number of the table that it waits for to be ready, -1: none */
     uint64_t request;  /* of that */
-    size_t owed;       /* bytes that lie here for it: answers to be sent, messages that wait */
+    size_t owed;       /* bytes that are here for it: answers to be sent, messages that wait */
     size_t unsent;     /* of these: answers */
-    bool is_paused;    /* too many bytes lie here for it */
+    bool is_paused;    /* too many bytes are here for it */
     bool is_stalled;   /* it got the answer that slots are elsewhere, and has not started again since */
     bool awaits_keys;  /* what is not said as LISTED; see rpc/protocol.h */
     tri_vector asked;  /* int64_t, by block: when it asked for the values that it waits for, 0: it does not */
@@ -51,8 +51,8 @@ typedef struct ps_block {
     float *previous;          /* bsp: those a step before, for a worker that has to begin that step again */
     tri_optim *optim;         /* of these elements alone */
     ps_sum sum;               /* bsp: gradients of step `clock` */
-    uint8_t *waits;           /* bsp: [workers] who wants the values of the next clock: 1, and PS_FLAG_EXACT */
-    void *encoded;            /* bsp: values as they travel where they are coded, NULL: they lie in values */
+    uint8_t *waits;           /* bsp: [workers] who needs the values of the next clock: 1, and PS_FLAG_EXACT */
+    void *encoded;            /* bsp: values as they travel where they are coded, NULL: they are in values */
     int64_t encoded_clock;    /* of these */
     int64_t *pushed;          /* ssp, async: [workers] steps of each that have come */
     float **seen;             /* with delay compensation: [workers] values that each pulled last, or NULL */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * trace.c: what a server did with dense tables, as it stands in the event ring: pushes that it took in, and
+ * trace.c: what a server did with dense tables, as it is in the event ring: pushes that it took in, and
  * values that it gave, with how long they were awaited; sent to whoever makes a trace, with the clock.
  *
  * In the ring nbytes has the worker in its upper half: no body is longer than 256 MiB.

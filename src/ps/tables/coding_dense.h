@@ -20,7 +20,7 @@ void tri_ps_gradients_write(const ps_spec *spec, const ps_cut *cut, const float 
 void tri_ps_gradients_read(const ps_spec *spec, const ps_cut *cut, const void *bytes, float *sums);
 
 size_t tri_ps_values_nbytes(const ps_spec *spec, const ps_cut *cut);
-/* values: [cut->count] of the block; what lies in gaps is left alone. */
+/* values: [cut->count] of the block; what is in gaps is left alone. */
 void tri_ps_values_write(const ps_spec *spec, const ps_cut *cut, const float *values, void *bytes);
 void tri_ps_values_read(const ps_spec *spec, const ps_cut *cut, const void *bytes, float *values);
 

@@ -153,7 +153,7 @@ static void row_add(float *sum, const float *row, int dim)
         sum[e] += row[e];
 }
 
-/* The sum of a key's rows, pairs[0 .. count) in order of parts, lies in the first one's place. */
+/* The sum of a key's rows, pairs[0 .. count) in order of parts, is in the first one's place. */
 static const float *key_sum(const ps_gather *gather, const finish_memory *memory, const ps_pair *pairs, int64_t count)
 {
     int held = 0;

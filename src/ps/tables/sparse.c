@@ -158,7 +158,7 @@ void sparse_prefetch(const ps_sparse *table, uint32_t row)
         __builtin_prefetch(at + 64 * i, 1);
 }
 
-/* A walk along the rows of a list. Rows that came into being together, and come together again, lie one behind the
+/* A walk along the rows of a list. Rows that came into being together, and come together again, are one behind the
  * other: the machine sees by itself what comes next. All others are asked for some rows ahead. */
 typedef struct walk {
     const ps_sparse *table;

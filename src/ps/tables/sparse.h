@@ -64,7 +64,7 @@ size_t ps_sparse_nbytes(const ps_sparse *table);
 
 /* rows[i * dim ...] are the values of keys[i]: the initial ones where there is no row. TRI_ENOMEM. */
 tri_status ps_sparse_pull(ps_sparse *table, ps_look look, const uint64_t *keys, int64_t count, float *rows);
-/* The slots that these keys lie in. With *look they can be pulled and pushed without being looked up again. TRI_ENOMEM.
+/* The slots that these keys are in. With *look they can be pulled and pushed without being looked up again. TRI_ENOMEM.
  */
 tri_status ps_sparse_slots(ps_sparse *table, const uint64_t *keys, int64_t count, ps_slots *out, ps_look *look);
 /* The same of keys that came before, by their hash. False: the table knows no such list any more. */

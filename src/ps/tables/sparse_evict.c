@@ -2,7 +2,7 @@
  *
  * sparse_evict.c: which rows go, by age, by how rare they are, and by how many there may be.
  *
- * Who goes is a property of the rows, never of the order in which they lie.
+ * Who goes is a property of the rows, never of the order in which they are.
  */
 #include "ps/tables/sparse_impl.h"
 

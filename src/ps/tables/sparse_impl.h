@@ -2,9 +2,9 @@
  *
  * sparse_impl.h: what a sparse table is made of: slabs of rows, an index of each slot, and lists of keys that came.
  *
- * Rows lie in slabs that never move, and have numbers. An index has a place for each row of its slot, in order of
+ * Rows are in slabs that never move, and have numbers. An index has a place for each row of its slot, in order of
  * hashes: linear probing from the line of the cache that the hash's upper bits say, where whoever has the smaller hash
- * comes first. So the same rows always lie in the same order, whatever way they came in, a search ends at the first
+ * comes first. So the same rows always are in the same order, whatever way they came in, a search ends at the first
  * greater hash, and a larger index is filled from front to back without a look at the rows. A line is full or ends with
  * free places: most searches need no other one.
  */
@@ -53,9 +53,9 @@ typedef struct sparse_list {
     XXH128_hash_t hash; /* of the keys */
     int64_t count;
     uint32_t *rows; /* [count]; NULL: no list */
-    ps_slots slots; /* that the keys lie in */
+    ps_slots slots; /* that the keys are in */
     bool whole;     /* all rows are there, */
-    bool is_run;    /* and they lie one behind the other: rows[i] is rows[0] + i */
+    bool is_run;    /* and they are one behind the other: rows[i] is rows[0] + i */
 } sparse_list;
 
 /* Lists whose rows are all there, a ring from the oldest on. */
@@ -157,7 +157,7 @@ sparse_place *sparse_places_take(ps_sparse *table, int64_t count);
 void sparse_places_give(ps_sparse *table, sparse_place *places, int64_t count);
 
 /* --- tables/sparse_find.c --- */
-/* rows[count]: of these keys, SPARSE_NONE where there is none; and the slots that they lie in. True: all are there. */
+/* rows[count]: of these keys, SPARSE_NONE where there is none; and the slots that they are in. True: all are there. */
 bool sparse_rows_find(const ps_sparse *table, const uint64_t *keys, int64_t count, uint32_t *rows, ps_slots *slots);
 
 /* --- tables/sparse_lists.c --- */

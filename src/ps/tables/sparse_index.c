@@ -145,7 +145,7 @@ int64_t ps_sparse_erase(ps_sparse *table, const uint64_t *keys, int64_t count)
         if (!place)
             continue;
         row_give(table, place->row);
-        /* Those behind it that do not lie where their search begins come one place nearer to it. */
+        /* Those behind it that are not where their search begins come one place nearer to it. */
         sparse_place *end = place + 1;
         while (end->row != SPARSE_NONE && sparse_home(index, end->tag) < end)
             end++;

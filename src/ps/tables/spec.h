@@ -4,7 +4,7 @@
  *
  * The client says it once, as a text; the server checks and rebuilds it, so that both cut the same blocks and the
  * server moves them by the very code that a worker would (tri_optim). A dense table is a store (nn/params.h) of which
- * the values lie elsewhere.
+ * the values are elsewhere.
  */
 #ifndef TRI_PS_SPEC_H
 #define TRI_PS_SPEC_H

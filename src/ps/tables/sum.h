@@ -23,7 +23,7 @@ typedef struct ps_sum {
     int64_t leaves_here; /* of parts that were taken */
     bool dropped;        /* what has no slot will not come */
     bool apart;          /* nothing is added before ps_sum_drop(): the owner's, set once */
-    float **forgone;     /* [forgone_count] rooms still being received that nobody wants any more */
+    float **forgone;     /* [forgone_count] rooms still being received that nobody needs any more */
     int forgone_count, forgone_room;
     float **pool; /* [pool_count] buffers that nobody uses */
     int pool_count, pool_room;
@@ -44,7 +44,7 @@ tri_status ps_sum_leave(ps_sum *sum, tri_tree_part part, const float *room);
 bool ps_sum_has(const ps_sum *sum, tri_tree_part part);
 /* Leaves that are in the sum. */
 int64_t ps_sum_count(const ps_sum *sum);
-/* What lies in these leaves, which are those of whole slots, is not part of the sum; of a sum that is kept apart. */
+/* What is in these leaves, which are those of whole slots, is not part of the sum; of a sum that is kept apart. */
 void ps_sum_forgo(ps_sum *sum, int64_t first, int64_t count);
 /* Finishes with what is here and awaited: what is absent is left out of its sum (absent + x = x). */
 void ps_sum_drop(ps_sum *sum);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * arrays.h: weights and optimizer state of all ranks, wherever they lie.
+ * arrays.h: weights and optimizer state of all ranks, wherever they are.
  */
 #ifndef TRI_TRAIN_ARRAYS_H
 #define TRI_TRAIN_ARRAYS_H

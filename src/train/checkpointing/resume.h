@@ -9,7 +9,7 @@
 #include "train/checkpointing/local_sgd.h"
 #include "train/core/job.h"
 
-/* resume.c: all that a checkpoint holds: names and shapes on all ranks; on rank 0 also where it lies, or the way there.
+/* resume.c: all that a checkpoint holds: names and shapes on all ranks; on rank 0 also where it is, or the way there.
  * Does not move; ends with close whatever is returned. */
 typedef struct tri_job_slices {
     tri_job_arrays arrays;

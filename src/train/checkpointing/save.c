@@ -290,7 +290,7 @@ static tri_status order_exchange(tri_job *job, const save_work *work, save_targe
 }
 
 /* Whether each rank can upload what it holds: all places are in object stores. What a file:// URL names is also read
- * where it lies, so it has whole files. */
+ * where it is, so it has whole files. */
 static bool pieces_can(const tri_job *job, const save_work *work)
 {
     bool can = !tri_job_has_own_weights(job);

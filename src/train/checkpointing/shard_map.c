@@ -355,7 +355,7 @@ static tri_status peers_exchange(tri_shard_map *map, int tensor, const window_vi
     return TRI_OK;
 }
 
-/* All of the tensor lies here in one piece: its element 0; else NULL. */
+/* All of the tensor is here in one piece: its element 0; else NULL. */
 static float *whole_here(const tri_shard_map *map, float *array, int tensor)
 {
     int i = first_of(map->own, map->own_count, tensor);

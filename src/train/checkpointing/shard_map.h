@@ -18,7 +18,7 @@
 
 #define TRI_SHARD_MAP_WINDOW (INT64_C(1) << 18)
 
-/* Elements [low, high) of a piece of a tensor, which lie one after the other in an array of their rank. */
+/* Elements [low, high) of a piece of a tensor, which are one after the other in an array of their rank. */
 typedef struct tri_extent {
     int tensor;
     tri_shape shape; /* of the piece */
@@ -26,7 +26,7 @@ typedef struct tri_extent {
     int64_t low, high;
     bool gives; /* of several ranks that hold the same, one gives it to rank 0; all that are named take it from there */
     int rank;
-    int64_t at; /* element of the array where `low` lies; known to its rank alone */
+    int64_t at; /* element of the array where `low` is; known to its rank alone */
 } tri_extent;
 
 /* An extent as numbers for other ranks, all but rank and at. What is read must be a piece of one of the tensors. */
@@ -50,7 +50,7 @@ const tri_extent *tri_shard_map_own(const tri_shard_map *map, int *count);
 /* Does rank 0 hold less than all? The same on all ranks. */
 bool tri_shard_map_is_spread(const tri_shard_map *map);
 
-/* Rank 0: all elements of a tensor that nobody else holds, where they lie one after the other; else NULL. */
+/* Rank 0: all elements of a tensor that nobody else holds, where they are one after the other; else NULL. */
 float *tri_shard_map_alone(const tri_shard_map *map, float *array, int tensor);
 /* Rank 0, going along the elements of a tensor: those from `place` on, at most *count of them; sets *count, at least 1,
  * and *values, which hold until the next call. `array` is this rank's. */

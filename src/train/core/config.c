@@ -205,7 +205,7 @@ static tri_status unknown_key(const char *place, const char *key)
     return tri_fail(TRI_ECONFIG, "%s: there is no option '%s' (trireme train --help lists them)", place, key);
 }
 
-/* A scalar, or a list where the option wants one. */
+/* A scalar, or a list where the option needs one. */
 static tri_status field_set(tri_config *config, const tri_config_section *section, const tri_yaml *field,
                             const char *key)
 {

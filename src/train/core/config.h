@@ -122,7 +122,7 @@ const char *tri_kernels_of_host(const tri_train_config *train);
 
 /* All there is besides `model:`, in the order of print and help: X(NAME, rows that decide the bits) stands for a member
  * NAME of type tri_NAME_config with the table tri_NAME_options. The second is a predicate of config.c. Two that share a
- * section of the file stand side by side. */
+ * section of the file are side by side. */
 #define TRI_CONFIG_SECTIONS(X)                                                                                         \
     X(train, train_row_decides)                                                                                        \
     X(data, data_row_decides)                                                                                          \

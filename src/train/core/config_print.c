@@ -28,7 +28,7 @@ static const char *origin_of(const tri_config *config, const char *section, cons
 static tri_status print_scalar(const tri_option *row, const char *text, tri_string *out)
 {
     bool quoted = row->words || row->type == TRI_OPTION_NAME || row->type == TRI_OPTION_TEXT ||
-                  row->type == TRI_OPTION_PATH; /* a list is YAML as it stands */
+                  row->type == TRI_OPTION_PATH; /* a list is YAML as it is */
     if (!quoted)
         return tri_string_append(out, text);
     TRI_TRY(tri_string_append(out, "\""));

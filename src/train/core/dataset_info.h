@@ -20,7 +20,7 @@ tri_status tri_dataset_info_parse(const char *text, size_t nbytes, const char *p
 uint64_t tri_job_classes_hash(const tri_job *job);
 /* Takes over a hold of the table: data that are opened later have its columns. */
 void tri_job_table_set(tri_job *job, const struct tri_table *table);
-/* The same of what dataset.yaml says; without a table, numbers are read as they stand, as they were before there were
+/* The same of what dataset.yaml says; without a table, numbers are read as they are, as they were before there were
  * tables. */
 void tri_job_info_take(tri_job *job, const tri_dataset_info *info);
 

@@ -67,7 +67,7 @@ typedef struct tri_feature {
     void (*restart)(tri_job *job);
     /* The graph is there, of `model` or of the configuration's (NULL). Elastic: in each generation. */
     tri_status (*plan)(tri_job *job, const tri_model *model, const tri_dataset_info *info);
-    /* The device is open, and nothing lies there yet: what the run needs has room, or all ranks fail alike. Before
+    /* The device is open, and nothing is there yet: what the run needs has room, or all ranks fail alike. Before
      * plan; of an elastic run in the first generation. model: a program's, or NULL. Collective. */
     tri_status (*fits)(tri_job *job, const tri_model *model, const tri_dataset_info *info);
     /* With parameter servers: the strategy is there, and no server was asked for anything yet. */

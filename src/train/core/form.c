@@ -435,7 +435,7 @@ static tri_status take_companions(const tri_job *job, const tri_dataset *dataset
     return TRI_OK;
 }
 
-/* What the weights' tokens mean lies beside them: RUN/tokenizer.json. */
+/* What the weights' tokens mean is beside them: RUN/tokenizer.json. */
 static tri_status save_tokenizer(const tri_job *job, const tri_dataset *dataset)
 {
     if (job->rank != 0 || !job->run_folder || (!dataset->tokenizer && !job->config.from))

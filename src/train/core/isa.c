@@ -5,7 +5,7 @@
  * set where the processors have it.
  *
  * Workers that come and go (--elastic) register with what they offer. The members of the first generation take the
- * least of their offers, which stands in the store from then on; a newcomer takes it too, or is refused.
+ * least of their offers, which is in the store from then on; a newcomer takes it too, or is refused.
  */
 #include "train/core/isa.h"
 

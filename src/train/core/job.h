@@ -78,7 +78,7 @@ typedef struct tri_job_rates {
 /* plan.c: what a rank allocates for a run, bytes; data sets, input batches and buffers of links are not counted.
  * snapshot: of what it writes of a checkpoint, if it is written during training. gradients: with partial sums and
  * what compressed sums keep; activations: with scratch of ops, and what crosses between stages; apart: if no two shared
- * memory. With a card, all but the snapshot lies in its memory, and `host` is what the host has besides: copies of what
+ * memory. With a card, all but the snapshot is in its memory, and `host` is what the host has besides: copies of what
  * travels to other ranks. */
 typedef struct tri_job_memory {
     size_t weights, gradients, optimizer;
@@ -115,7 +115,7 @@ typedef struct tri_job_elastic {
     bool kept;                /* it is there */
     tri_kept grads;           /* memory of gradients, from generation to generation */
     int64_t hash;             /* of the weights that this rank has handed on, while a generation forms */
-    bool hashed;              /* it stands there */
+    bool hashed;              /* it is there */
     bool dropped;             /* nobody knows whose state is right: none counts */
     bool behind;              /* whoever has a state was away so long that a checkpoint is newer */
     bool ends;                /* after this step: the ranks shall be others; the same on all */
@@ -131,10 +131,10 @@ typedef struct tri_job_elastic {
     int64_t number;           /* of the generation */
     tri_isa isa;              /* the best instruction set that this worker offers */
     tri_scalar_state before;  /* the step under way */
-    /* What stands in the store: has the generation formed? The first word of all that ask is everybody's. NULL: there
+    /* What is in the store: has the generation formed? The first word of all that ask is everybody's. NULL: there
      * are no others. */
     tri_status (*formed)(void *arg, bool word, bool *stands);
-    bool given_up;                         /* it stands that it has not */
+    bool given_up;                         /* it is that it has not */
     uint64_t spec_hash, claimed_hash;      /* of what all must have in common (spec.h), and of what it has claimed */
     int misfit;                            /* rank of one that differs in what all must have alike; -1: none */
     int64_t lost_ns;                       /* when it was called; 0: nothing was lost, or it has made a step since */
@@ -210,7 +210,7 @@ struct tri_job {
     tri_class_names names;  /* and what its classes are called; in: */
     tri_arena names_arena;
     struct tri_table *table; /* held: what the columns of its data mean; NULL: they are no table */
-    tri_device *device;      /* in whose memory weights, state, gradients and activations lie */
+    tri_device *device;      /* in whose memory weights, state, gradients and activations are */
     bool forward_only;       /* eval, predict: the graph has no backward pass */
     bool quiet;              /* a plan of a run that says the same itself */
 

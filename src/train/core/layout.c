@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * layout.c: a configuration as plan/ wants it, and its answer as lines of the configuration.
+ * layout.c: a configuration as plan/ needs it, and its answer as lines of the configuration.
  *
  * All ranks plan, since they measure together, and get the same figures; rank 0's choice is everybody's.
  */

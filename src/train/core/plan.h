@@ -7,7 +7,7 @@
 
 #include "train/core/job.h"
 
-/* Bytes where the weights lie: of the card, or of the host; and of the host. */
+/* Bytes where the weights are: of the card, or of the host; and of the host. */
 size_t tri_job_memory_nbytes(const tri_job_memory *memory);
 size_t tri_job_memory_host(const tri_job_memory *memory);
 /* plan.c. Of the rank that holds most, of `ranks` on one host; with compressed sums, of hosts of one rank each. Opens

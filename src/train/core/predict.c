@@ -25,7 +25,7 @@ struct tri_predictor {
     bool test;
     tri_dataset *dataset; /* opened for the first index */
     size_t stored_nbytes, input_nbytes;
-    unsigned char *stored;  /* [rows] samples as they lie in the data */
+    unsigned char *stored;  /* [rows] samples as they are in the data */
     unsigned char *input;   /* [rows] samples as the model eats them */
     unsigned char *targets; /* [rows] of nobody's interest */
     int64_t *indices;       /* [rows] of the data set, ascending, each once */

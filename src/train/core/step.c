@@ -2,7 +2,7 @@
  *
  * step.c: one training step, the heart: batch, forward, backward, sum over all shards, move the weights.
  *
- * The same text serves one rank and many; what differs lies behind `sync`. A step allocates nothing.
+ * The same text serves one rank and many; what differs is behind `sync`. A step allocates nothing.
  */
 #include <math.h>
 #include <stdio.h>
@@ -204,7 +204,7 @@ static void weights_step(tri_job *job, tri_sync_slice slice)
 }
 
 /* All that the step is a function of is known behind it. What ranks do together comes first: where they share layers
- * out, a bit that has flipped at one of them may let it alone see a loss that is no number, or jumps. */
+ * out, a bit that has flipped at one of them may let it alone see a loss that is NaN or Inf, or jumps. */
 static tri_status step_judge(tri_job *job)
 {
     double norm = NAN, limit = job->config.optim.clip_norm;
@@ -284,7 +284,7 @@ static tri_status sums_verify(tri_job *job, const tri_loader_batch *loaded, tri_
     return TRI_OK;
 }
 
-/* A loss that is no number may be that of a bit that has flipped: before it ends the run parts are compared with their
+/* A loss that is NaN or Inf may be that of a bit that has flipped: before it ends the run parts are compared with their
  * mirrors, by the calls of those that see nothing wrong. */
 static tri_status doubt(tri_job *job, tri_status status, bool *same)
 {

@@ -8,7 +8,7 @@
 #include "train/core/job.h"
 
 /* gradient_accumulation.c: what is computed at once by the configuration; whether the first steps search for what is
- * fastest (wants the graph); memory for it; what a step has taken. */
+ * fastest (needs the graph); memory for it; what a step has taken. */
 void tri_accumulation_split(tri_job *job);
 void tri_accumulation_plan(tri_job *job);
 tri_status tri_accumulation_open(tri_job *job);

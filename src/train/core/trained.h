@@ -21,7 +21,7 @@ typedef struct tri_trained {
 } tri_trained;
 
 /* path: a run, a checkpoint, or a folder of checkpoints (the newest whole one). config NULL: that of the run whose
- * folder the checkpoint lies in. TRI_ENOTFOUND says what was looked for. */
+ * folder the checkpoint is in. TRI_ENOTFOUND says what was looked for. */
 tri_status tri_trained_find(const char *path, const char *config, tri_trained *out);
 
 typedef struct tri_trained_setup {
@@ -38,14 +38,14 @@ typedef struct tri_predictor tri_predictor;
 /* Takes over a job opened with rows > 0, also on failure. */
 tri_status tri_predictor_open(tri_job *job, bool test, tri_predictor **out);
 void tri_predictor_close(tri_predictor *predictor);
-/* Row `row` (below the job's rows) of the next run: numbers as they stand in the data, before they are normalised; or
+/* Row `row` (below the job's rows) of the next run: numbers as they are in the data, before they are normalised; or
  * sample `index` of the run's test (or training) set. TRI_EINVAL and so on leave the row empty. */
 tri_status tri_predictor_put(tri_predictor *predictor, int64_t row, const double *numbers, int64_t count);
 /* The same of a sample as it is stored. */
 void tri_predictor_put_stored(tri_predictor *predictor, int64_t row, const void *stored);
 /* What the columns of the samples mean; NULL: they are no rows of a table. */
 const struct tri_table *tri_predictor_table(const tri_predictor *predictor);
-/* The same of a row of a table: a text for each column of it, where it stands, and the decimal mark. */
+/* The same of a row of a table: a text for each column of it, where it is, and the decimal mark. */
 tri_status tri_predictor_put_fields(tri_predictor *predictor, int64_t row, const char *const *fields, char decimal,
                                     const struct tri_table_place *place);
 /* How an image file becomes a sample of the model. TRI_ECONFIG: its samples are no images. */

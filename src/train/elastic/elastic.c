@@ -417,7 +417,7 @@ static void generation_tell(elastic *at)
     tri_features_event(at->job, "generation", summary);
 }
 
-/* The present one, as the job wants it; ends with generation_drop() whatever is returned. */
+/* The present one, as the job needs it; ends with generation_drop() whatever is returned. */
 static tri_status generation_read(const elastic *at, tri_job_generation *out)
 {
     const tri_generation *now = tri_members_now(at->members);

@@ -26,7 +26,7 @@ static void refill_fini(refill *at)
         tri_free(at->arrays[i]);
 }
 
-/* The slices of a checkpoint, to lie in those arrays. */
+/* The slices of a checkpoint, to be in those arrays. */
 static tri_status slices_turn(const tri_job *job, const tri_job_slices *slices, tri_checkpoint_slice *out, refill *at)
 {
     const tri_job_arrays *arrays = &slices->arrays;

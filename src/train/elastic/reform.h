@@ -15,7 +15,7 @@ typedef struct tri_job_generation {
 } tri_job_generation;
 
 /* reform_state.c: are its pages worth a question? A newcomer's memory is there before it asks to be one of `world`:
- * weights, state and gradients, as they will lie where all are on its host, or not. Without it the others wait in the
+ * weights, state and gradients, as they will be where all are on its host, or not. Without it the others wait in the
  * first step until the system has made them. */
 bool tri_job_state_is_large(const tri_job *job);
 tri_status tri_job_state_prepare(tri_job *job, int world, bool one_host);

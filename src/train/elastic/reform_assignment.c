@@ -3,7 +3,7 @@
  * reform_assignment.c: a generation of a job whose state is spread over its ranks: they take roles in a layout of their
  * own number, and fill them from what those that are left had in theirs and in their mirrors.
  *
- * What a process had stays until it stands in the store that all ranks have theirs: whoever dies meanwhile, all that
+ * What a process had stays until it is in the store that all ranks have theirs: whoever dies meanwhile, all that
  * are left have the older one, or all have the newer one.
  */
 #include <stdio.h>

@@ -30,7 +30,7 @@ typedef struct tri_state_shard {
     tri_optim *optim;
     tri_slice *share;
     int share_count;
-    tri_vector held, held_values; /* of tri_extent: its elements, as they lie in arrays of state; in params->values */
+    tri_vector held, held_values; /* of tri_extent: its elements, as they are in arrays of state; in params->values */
     tri_vector wanted_values;     /* elements of params->values to be filled in: these, or all */
     tri_state_shard_digests digests;
 } tri_state_shard;

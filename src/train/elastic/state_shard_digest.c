@@ -3,7 +3,7 @@
  * state_shard_digest.c: has a role's memory changed since it was written? A hash of each tile of weights and state,
  * taken behind the writing, against one of what is there now. Of the two processes that have a role each knows so much
  * of its own memory; and the sum of the hashes is the same in both where they have the same elements, wherever these
- * lie.
+ * are.
  */
 #include "base/memory.h"
 #include "train/elastic/state_shard.h"
@@ -11,7 +11,7 @@
 #define TILE_COUNT (INT64_C(1) << 14) /* elements that are hashed at once, at most */
 #define ARRAYS     (1 + TRI_OPTIM_MAX_STATE)
 
-/* Elements of one tensor that lie one after the other in array 0, the weights, or a later one, of state. */
+/* Elements of one tensor that are one after the other in array 0, the weights, or a later one, of state. */
 struct tri_state_shard_tile {
     int array, tensor;
 };

@@ -2,7 +2,7 @@
  *
  * state_shards_move.c: elements from the shards of an old layout to those of a new one.
  *
- * Every rank says which elements of which tensors it has, and which it wants; all form the same list of ways between
+ * Every rank says which elements of which tensors it has, and which it needs; all form the same list of ways between
  * them, and keep those that are their own. Then the tensors pass by in windows, of which each rank sends every other
  * one what is on its way there: elements of whole tensors from array to array, those of cut tensors packed.
  */
@@ -17,13 +17,13 @@
 #define WINDOW_MIN       (INT64_C(1) << 16)
 #define WINDOW_WHOLE     (INT64_C(1) << 25) /* where nothing is packed: soon enough for the time limit of a call */
 
-/* What one rank has or wants of a tensor: number `index` of the list of its shard `item`. */
+/* What one rank has or needs of a tensor: number `index` of the list of its shard `item`. */
 typedef struct end {
     tri_extent extent;
     int item, index;
 } end;
 
-/* Elements that one end has and the other wants; of each window part `part` of `parts`: others who have them too send
+/* Elements that one end has and the other needs; of each window part `part` of `parts`: others who have them too send
  * the rest. */
 typedef struct way {
     const end *from, *to;
@@ -48,7 +48,7 @@ typedef struct move {
     int64_t window;            /* elements */
     room out, in;              /* what leaves, and what comes, of one window */
     int64_t *to_counts, *from_counts, *to_firsts,
-        *from_firsts; /* [ranks] elements to each, from each, where they lie */
+        *from_firsts; /* [ranks] elements to each, from each, where they are */
     float *array_from[2], *array_to[2];
 } move;
 
@@ -134,7 +134,7 @@ static tri_status ends_find(const move *m, const tri_vector *const lists[2], tri
     return status;
 }
 
-/* Where the elements of this rank's ends lie is known to itself alone. */
+/* Where the elements of this rank's ends are is known to itself alone. */
 static void places_set(const move *m, const tri_vector *const lists[2], tri_vector *ends)
 {
     for (size_t i = 0; i < ends->count; i++) {
@@ -151,7 +151,7 @@ static bool is_same(const tri_extent *a, const tri_extent *b)
     return tri_piece_equal(a->piece, b->piece) && a->low == b->low && a->high == b->high;
 }
 
-/* Of those that have the same, the one who wants it; NULL: it has not. */
+/* Of those that have the same, the one who needs it; NULL: it has not. */
 static const end *own_find(const end *all, int count, const end *like, int wanted_by)
 {
     for (int i = 0; i < count; i++)
@@ -240,7 +240,7 @@ static int64_t way_move(const way *one, tri_slice part, const float *from_array,
     return done;
 }
 
-/* Whole tensors lie in arrays as they are: what of a part goes this way is one run at either end. */
+/* Whole tensors are in arrays as they are: what of a part goes this way is one run at either end. */
 static bool is_run(const way *one)
 {
     return one->from->extent.piece.parts == 0 && one->to->extent.piece.parts == 0;
@@ -408,7 +408,7 @@ static int64_t window_of(const move *m)
     return window > WINDOW_MIN ? window : WINDOW_MIN;
 }
 
-/* Arrays that lie alike: weights, or state. */
+/* Arrays that are alike: weights, or state. */
 static tri_status kind_move(move *m, bool weights, int first, int count)
 {
     const tri_vector *from[2], *to[2];

@@ -43,7 +43,7 @@ tri_status tri_uncommitted_step_keep(tri_job *job)
                (size_t)assignment->piece_count * sizeof(tri_sync_piece));
     uncommitted->sums = assignment->sums;
     assignment->sums = NULL;
-    /* The sums of the own role lie in the sync, which ends. */
+    /* The sums of the own role are in the sync, which ends. */
     int64_t total = 0;
     for (int i = 0; i < uncommitted->own_count; i++)
         total += uncommitted->pieces[i].slice.count;

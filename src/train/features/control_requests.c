@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * control_requests.c: what some rank wants of all after a step: a trace of the next ones (SIGUSR2, base/ask.h; from
+ * control_requests.c: what some rank needs of all after a step: a trace of the next ones (SIGUSR2, base/ask.h; from
  * another host a file, at which rank 0 looks once a second), a look at who is slow (slow_ranks.c).
  *
  * Wishes travel with the control data of a step, and are the same on all ranks then. Ranks with weights of their own

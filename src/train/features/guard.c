@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * guard.c: steps that go wrong: a loss or a gradient that is no number (train.on_nonfinite), a loss that jumps
+ * guard.c: steps that go wrong: a loss or a gradient that is NaN or Inf (train.on_nonfinite), a loss that jumps
  * (train.on_spike).
  *
  * The judge sees reduced values alone, the loss and the norm of the canonical sums, so all ranks of all layouts decide

@@ -3,7 +3,7 @@
  * loss_scale.c: the factor of the loss with values in f16 (train.precision), so that small gradients are not lost.
  *
  * It is a power of two, so it costs no figures. The one judge of a step is the norm of the gradient's canonical sums,
- * which all ranks of all layouts have alike: where it is no number, nobody moves anything, and the factor is halved.
+ * which all ranks of all layouts have alike: where it is NaN or Inf, nobody moves anything, and the factor is halved.
  */
 #include <math.h>
 

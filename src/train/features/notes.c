@@ -5,7 +5,7 @@
  *
  * The first worker announces a window, so far ahead that all should have looked before it begins. Steps may be faster
  * by then, or a look late: who hears of it too late says so with its trace, and the window is tried again, further
- * ahead. A wish of another worker stands in its note until it hears of a window.
+ * ahead. A wish of another worker is in its note until it hears of a window.
  */
 #include <math.h>
 #include <string.h>

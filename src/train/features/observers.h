@@ -57,7 +57,7 @@ void tri_job_watch_why(tri_job *job, int rank, char *text, int capacity);
 
 /* stragglers.c, called by slow_ranks.c: rows of all ranks, of this many steps; collective. */
 tri_status tri_job_stragglers_judge(tri_job *job, const tri_slow_row *rows, int64_t steps);
-/* live.c: figures of this rank, where somebody wants them. */
+/* live.c: figures of this rank, where somebody needs them. */
 /* What holds this rank up, and why the others wait for it (NULL: they do not). */
 void tri_job_live_strain(tri_job *job, const tri_strain *strain, const char *cause);
 

@@ -118,7 +118,7 @@ static tri_status form(tri_job *job)
 
 /* --- weights --- */
 
-/* A tensor's elements where all of it lies in one place: in the store, or in what was gathered. */
+/* A tensor's elements where all of it is in one place: in the store, or in what was gathered. */
 typedef struct weights_arg {
     const tri_job *job;
     const float *values;

@@ -176,7 +176,7 @@ static uint64_t digest_of(const tri_job *job, const float *values, int64_t count
     return digests_sum(verify, tile_count(count));
 }
 
-/* The same of the weights, where they lie. */
+/* The same of the weights, where they are. */
 static uint64_t weights_digest(const tri_job *job)
 {
     const verify_state *verify = verify_of(job);
@@ -241,7 +241,7 @@ typedef struct replica {
     tri_group *group;
     float *values;
     int64_t count;
-    tri_slice *slices; /* of the store, which lie one after the other in values */
+    tri_slice *slices; /* of the store, which are one after the other in values */
     int slice_count;
     const char *name;
     int source; /* of the group: has the majority's bits; -1: there is none */

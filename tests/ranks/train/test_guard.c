@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * test_guard.c: steps whose loss or gradient is no number, and losses that jump: the run ends, the step moves nothing,
+ * test_guard.c: steps whose loss or gradient is NaN or Inf, and losses that jump: the run ends, the step moves nothing,
  * or the weights go back; the same in every layout, and after a resume.
  *
  * The linker gives tri_dataset_open() of the whole program to __wrap_tri_dataset_open(): a data set of which some
