@@ -105,10 +105,10 @@ static void bounds_print(const tri_option *row, tri_string *out)
 {
     tri_string bounds = {0};
     (void)tri_option_bounds_print(row, &bounds);
-    if (bounds.nbytes > 0 && row->high < LARGE)
-        (void)tri_string_appendf(out, " %s", tri_string_text(&bounds));
+    if (bounds.nbytes > 0 && row->low > -LARGE && row->high < LARGE)
+        (void)tri_string_appendf(out, " %g..%g", row->low, row->high);
     else if (bounds.nbytes > 0 && row->low != 0)
-        (void)tri_string_appendf(out, " from %g", row->low);
+        (void)tri_string_appendf(out, " >=%g", row->low);
     else if (bounds.nbytes == 0 && row->type == TRI_OPTION_REAL)
         (void)tri_string_append(out, ", also negative");
     tri_string_fini(&bounds);
@@ -118,11 +118,9 @@ static void bounds_print(const tri_option *row, tri_string *out)
 static void allowed_print(const tri_option *row, const char *quote, tri_string *out)
 {
     static const char *const types[] = {
-        [TRI_OPTION_BOOL] = "true, false", [TRI_OPTION_INT] = "integer",
-        [TRI_OPTION_REAL] = "number",      [TRI_OPTION_ENUM] = "",
-        [TRI_OPTION_COUNT] = "integer",    [TRI_OPTION_NAME] = "text",
-        [TRI_OPTION_TEXT] = "text",        [TRI_OPTION_PATH] = "path",
-        [TRI_OPTION_LIST] = "list",
+        [TRI_OPTION_BOOL] = "boolean", [TRI_OPTION_INT] = "integer",   [TRI_OPTION_REAL] = "number",
+        [TRI_OPTION_ENUM] = "",        [TRI_OPTION_COUNT] = "integer", [TRI_OPTION_NAME] = "text",
+        [TRI_OPTION_TEXT] = "text",    [TRI_OPTION_PATH] = "path",     [TRI_OPTION_LIST] = "list",
     };
     for (int i = 0; row->words && row->words[i]; i++)
         (void)tri_string_appendf(out, "%s%s%s%s", i > 0 ? ", " : "", quote, row->words[i], quote);

@@ -38,7 +38,7 @@ tri_status tri_say_form(tri_monitor_log form)
     return hand_on(FORM, tri_monitor_log_word(form));
 }
 
-tri_status tri_say_ids(const char *run_folder, bool goes_on, bool starts_others)
+tri_status tri_say_ids(const char *run_folder, bool resumes, bool starts_others)
 {
     char path[1300], span[TRI_SPAN_ID_NBYTES], parent[TRI_TRACEPARENT_NBYTES];
     const char *given = getenv(ID);
@@ -47,7 +47,7 @@ tri_status tri_say_ids(const char *run_folder, bool goes_on, bool starts_others)
     if (given && given[0] && !tri_traceparent_read(given, who.trace_id))
         tri_log(TRI_LOG_WARN, ID ": want 00-(32 hex digits)-(16)-(2), got '%.80s': the run has a trace id of its own",
                 given);
-    if (!who.trace_id[0] && goes_on)
+    if (!who.trace_id[0] && resumes)
         tri_metrics_trace_id_read(path, who.trace_id);
     if (!who.trace_id[0] && starts_others)
         tri_trace_id_make(who.trace_id);

@@ -16,6 +16,6 @@ tri_status tri_say_begin(void);
 tri_status tri_say_form(tri_monitor_log form);
 /* The trace id of the run in this folder: TRACEPARENT's; of a resumed one, its own; else, where this process starts
  * others, a new one, which they get in TRACEPARENT. */
-tri_status tri_say_ids(const char *run_folder, bool goes_on, bool starts_others);
+tri_status tri_say_ids(const char *run_folder, bool resumes, bool starts_others);
 
 #endif

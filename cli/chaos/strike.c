@@ -85,7 +85,7 @@ static void clock_end(chaos_strike *strike, chaos_worker *worker)
 /* One of the upper bits of a mantissa: a lower one may be gone by rounding before anybody compares. */
 static tri_status corrupt_begin(chaos_strike *strike, chaos_worker *worker)
 {
-    uint64_t count = (uint64_t)atomic_load(&worker->page->weak_nbytes) / 4, draw = strike->event.draw % 1000;
+    uint64_t count = (uint64_t)atomic_load(&worker->page->flip_nbytes) / 4, draw = strike->event.draw % 1000;
     if (count == 0)
         return tri_fail(TRI_ENOTFOUND, "the worker has no weights of its own");
     strike->amount = count * draw / 1000 * 32 + 16 + draw % 7;

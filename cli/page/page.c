@@ -67,9 +67,9 @@ static bool pause_until(tri_page *page, int64_t until_ns)
     tri_mutex_lock(&page->mutex);
     while (!page->closing && tri_cond_wait(&page->answered, &page->mutex, until_ns))
         continue;
-    const bool goes_on = !page->closing;
+    const bool continues = !page->closing;
     tri_mutex_unlock(&page->mutex);
-    return goes_on;
+    return continues;
 }
 
 static void read_on(void *arg)

@@ -125,7 +125,7 @@ static tri_status server_run(const ps_words *words, const tri_cluster *cluster)
                                    .rank = cluster->rank,
                                    .local_rank = cluster->local_rank,
                                    .serves = true,
-                                   .goes_on = words->resume != NULL};
+                                   .resumes = words->resume != NULL};
     char message[TRI_ERROR_NBYTES];
     tri_stand *stand;
     TRI_TRY(tri_stand_open(&words->config->monitor, &place, &stand));

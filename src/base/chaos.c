@@ -47,11 +47,11 @@ bool tri_chaos_is_offered(void)
     return own != NULL;
 }
 
-void tri_chaos_tell(int64_t step, int64_t weak_nbytes)
+void tri_chaos_tell(int64_t step, int64_t flip_nbytes)
 {
     if (!own)
         return;
-    atomic_store(&own->weak_nbytes, weak_nbytes);
+    atomic_store(&own->flip_nbytes, flip_nbytes);
     atomic_store(&own->step, step);
 }
 

@@ -20,7 +20,7 @@
 typedef struct tri_chaos_page {
     uint64_t magic;
     atomic_int_least64_t step;           /* that this process has made last; -1: none */
-    atomic_int_least64_t weak_nbytes;    /* of which a bit can flip; 0: none */
+    atomic_int_least64_t flip_nbytes;    /* of which a bit can flip; 0: none */
     atomic_int_least64_t disk_until_ns;  /* until then nothing can be written */
     atomic_int_least64_t clock_ns;       /* the wall clock is wrong by so much */
     atomic_int_least64_t delay_until_ns; /* until then a link takes bytes */
@@ -32,7 +32,7 @@ typedef struct tri_chaos_page {
 /* Makes this process's page; once. */
 tri_status tri_chaos_offer(void);
 bool tri_chaos_is_offered(void);
-void tri_chaos_tell(int64_t step, int64_t weak_nbytes);
+void tri_chaos_tell(int64_t step, int64_t flip_nbytes);
 /* The bit of the weights that shall flip now, or -1. */
 int64_t tri_chaos_flip_take(void);
 /* TRI_EIO once where this process shall end with an error; else TRI_OK. */

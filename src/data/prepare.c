@@ -169,7 +169,7 @@ static void thread_body(void *arg)
 
 /* --- the caller's thread --- */
 
-static bool goes_on(work *all)
+static bool continues(work *all)
 {
     const tri_prepare_setup *setup = all->setup;
     for (int s = 0; s < 2; s++) {
@@ -184,7 +184,7 @@ static tri_status wait_for(work *all, result *slot)
     tri_mutex_lock(&all->mutex);
     tri_status status = TRI_OK;
     while (!slot->done && all->status == TRI_OK && status == TRI_OK) {
-        if (!tri_cond_wait(&all->moved, &all->mutex, tri_deadline_after_ms(WAIT_MS)) && !goes_on(all))
+        if (!tri_cond_wait(&all->moved, &all->mutex, tri_deadline_after_ms(WAIT_MS)) && !continues(all))
             status = tri_fail(TRI_ECANCELED, "stopped");
     }
     if (!slot->done && status == TRI_OK)
@@ -201,7 +201,7 @@ static tri_status write_pieces(work *all)
         TRI_TRY(wait_for(all, slot));
         TRI_TRY(tri_shard_write(&all->writers[part->validation], slot->ids.items, slot->ids.count));
         all->counts->nbytes += (int64_t)(part->to - part->from);
-        if (!goes_on(all))
+        if (!continues(all))
             return tri_fail(TRI_ECANCELED, "stopped");
         tri_mutex_lock(&all->mutex);
         slot->done = false;
@@ -211,7 +211,7 @@ static tri_status write_pieces(work *all)
     }
     TRI_TRY(tri_shard_flush(&all->writers[0]));
     TRI_TRY(tri_shard_flush(&all->writers[1]));
-    goes_on(all);
+    continues(all);
     return TRI_OK;
 }
 

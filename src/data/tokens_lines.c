@@ -55,7 +55,7 @@ static tri_status name_hash(const tri_prepare_setup *setup, uint64_t *hash)
     return TRI_OK;
 }
 
-static bool goes_on(void *arg, const tri_prepare_counts *counts)
+static bool continues(void *arg, const tri_prepare_counts *counts)
 {
     (void)arg;
     (void)counts;
@@ -113,7 +113,7 @@ static tri_status shards_tokens(const tri_data_config *config, const tri_shards 
                                .validation = validation,
                                .threads = cores,
                                .shard_tokens = SHARD_TOKENS,
-                               .progress = goes_on};
+                               .progress = continues};
     return tokens_find(&setup, config->index, folder);
 }
 

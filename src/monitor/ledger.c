@@ -194,8 +194,8 @@ tri_status tri_ledger_lead(tri_ledger *ledger, const tri_ledger_plan *plan, int6
         flush(ledger);
         return TRI_OK;
     }
-    bool goes_on = file_look(ledger, plan, &ledger->first, &end) && first_step >= ledger->first;
-    if (!goes_on) {
+    bool resumes = file_look(ledger, plan, &ledger->first, &end) && first_step >= ledger->first;
+    if (!resumes) {
         bool known = ledger->from < ledger->end && ledger->end == first_step;
         ledger->first = known ? ledger->from : first_step;
         ledger->plan = *plan;

@@ -71,7 +71,7 @@ static tri_status stand_start(tri_stand *stand, const tri_monitor_config *config
         TRI_TRY_IN(tri_figures_open(stand->folder, place->rank, place->serves, &stand->figures), "monitor.metrics");
     if (logs(config, place))
         TRI_TRY_IN(
-            tri_rank_log_open(stand->folder, place->rank, config->ranks_every, place->goes_on ? 1 : 0, &stand->log),
+            tri_rank_log_open(stand->folder, place->rank, config->ranks_every, place->resumes ? 1 : 0, &stand->log),
             "monitor.ranks_every");
     if (place->serves)
         TRI_TRY(tri_thread_start(&stand->thread, "figures", beat_body, stand));

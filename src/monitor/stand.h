@@ -13,7 +13,7 @@ typedef struct tri_stand_place {
     const char *folder; /* of the run */
     int rank, local_rank;
     bool serves;  /* a parameter server: it makes no steps, so a thread of the stand looks once a second what is due */
-    bool goes_on; /* serves: what its log has stays */
+    bool resumes; /* serves: what its log has stays */
 } tri_stand_place;
 
 typedef struct tri_stand tri_stand;

@@ -267,7 +267,7 @@ static tri_status slot_end(tri_tuner *tuner, tri_tuner_slot *slot, int code)
 }
 
 /* The words of a new run, or of one that continues. Texts are the arena's. */
-static tri_status words_make(const tri_tuner *tuner, const tri_trial *trial, const char *run, bool goes_on,
+static tri_status words_make(const tri_tuner *tuner, const tri_trial *trial, const char *run, bool resumes,
                              tri_arena *arena, char **words)
 {
     const tri_tune_config *tune = &tuner->sweep->tune;
@@ -276,7 +276,7 @@ static tri_status words_make(const tri_tuner *tuner, const tri_trial *trial, con
 #define WORD(...) words[count++] = tri_arena_format(arena, __VA_ARGS__)
     WORD("trireme");
     WORD("train");
-    if (goes_on)
+    if (resumes)
         WORD("--resume");
     else {
         WORD("%s", tuner->sweep->config);
@@ -285,11 +285,11 @@ static tri_status words_make(const tri_tuner *tuner, const tri_trial *trial, con
     WORD("%s", run);
     WORD("-n");
     WORD("%lld", (long long)tune->workers);
-    if (!goes_on)
+    if (!resumes)
         WORD("checkpoint.keep=1");
-    for (int i = 0; !goes_on && tuner->sweep->set[i] && i < 1000; i++)
+    for (int i = 0; !resumes && tuner->sweep->set[i] && i < 1000; i++)
         WORD("%s", tuner->sweep->set[i]);
-    for (size_t i = 0; !goes_on && i < trial->params.count && i < 1000; i++)
+    for (size_t i = 0; !resumes && i < trial->params.count && i < 1000; i++)
         WORD("%s=%s", params[i].name, params[i].text);
     WORD("train.threads=%lld", (long long)tune->threads);
     if (trial->target > 0)
@@ -313,13 +313,13 @@ static tri_status process_start(tri_tuner *tuner, tri_tuner_slot *slot, const ch
     snprintf(path, sizeof(path), "%s/checkpoints", run);
     tri_string skipped = {0};
     tri_status status = tri_checkpoint_newest(path, &checkpoint, &skipped);
-    const bool goes_on = status == TRI_OK;
+    const bool resumes = status == TRI_OK;
     tri_string_fini(&skipped);
     tri_free(checkpoint);
     if (status == TRI_ENOTFOUND)
         status = tri_fs_remove(run);
     if (status == TRI_OK)
-        status = words_make(tuner, slot->trial, run, goes_on, &arena, words);
+        status = words_make(tuner, slot->trial, run, resumes, &arena, words);
     snprintf(path, sizeof(path), "%s/log/trial-%04d.log", tuner->folder, slot->trial->number);
     if (tuner->card_count > 1)
         tri_child_cards((int)(place * tune->workers % tuner->card_count), tuner->card_count, cards, sizeof(cards));

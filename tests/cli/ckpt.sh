@@ -18,6 +18,6 @@ mkdir -p far/run/.step-00000030.gone.tmp/left far/run/.step-00000010.gone.tmp
 trireme ckpt prune run --keep 1
 find far/run -name '.step-*'
 trireme ckpt list run/checkpoints
-trireme train --resume run train.epochs=7 2>&1 | grep -e 'passed over' -e 'going on' | cut -c 20-
+trireme train --resume run train.epochs=7 2>&1 | grep -e 'passed over' -e 'continuing' | cut -c 20-
 trireme ckpt prune far/run --keep 1 --keep-every 30
 trireme ckpt list far/run --json

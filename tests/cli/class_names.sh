@@ -12,7 +12,7 @@ trireme eval run -n 2 data.path=some.csv | grep accuracy
 printf '0,0,3\n0,3,0\n' | trireme predict run --format csv --top 1 | sed -E 's/0\.9[0-9]*/P/g'
 trireme eval run data.path=other.csv
 trireme eval run data.path=numbers.csv
-echo "going on with data that lack a class"
+echo "continuing with data that lack a class"
 trireme train c.yaml --resume run --out more -n 2 data.path=some.csv checkpoint.other_data=continue train.epochs=200 2>&1 | grep accuracy | tail -1
 grep class_names more/dataset.yaml
 trireme train c.yaml --resume run --out none data.path=other.csv train.epochs=60 2>&1 | tail -1

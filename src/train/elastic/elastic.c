@@ -601,7 +601,7 @@ static tri_status generation_find(elastic *at)
 }
 
 /* Is a failure one after which the others, and this one, go on in the next generation? */
-static bool goes_on(elastic *at, tri_status status)
+static bool continues(elastic *at, tri_status status)
 {
     bool peer =
         at->comm ? tri_comm_lost_peer(at->comm) : status == TRI_EPEER || status == TRI_ETIMEOUT || status == TRI_EABORT;
@@ -695,7 +695,7 @@ static tri_status generations_run(elastic *at)
             return TRI_OK;
         }
         at->job->elastic.lost_ns = tri_now_ns();
-        if (status != TRI_OK && !goes_on(at, status))
+        if (status != TRI_OK && !continues(at, status))
             return is_shared(at, status) ? run_fail(at, status) : status;
     }
 }

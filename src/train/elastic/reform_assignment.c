@@ -347,21 +347,21 @@ static tri_status state_take(tri_job *job, const tri_job_generation *generation)
 static void lost_tell(const tri_job *job, bool found)
 {
     const tri_assignment_state *state = &job->assignment.state;
-    char first[32] = "", goes_on[96];
+    char first[32] = "", outcome[96];
     if (job->rank != 0)
         return;
     if (state->lost < state->roles)
         snprintf(first, sizeof(first), " (%d%s)", state->first_lost, state->lost > 1 ? ", ..." : "");
     if (found)
-        snprintf(goes_on, sizeof(goes_on), ": the run continues from step %lld, its newest checkpoint",
+        snprintf(outcome, sizeof(outcome), ": the run continues from step %lld, its newest checkpoint",
                  (long long)job->step);
     else
-        snprintf(goes_on, sizeof(goes_on),
+        snprintf(outcome, sizeof(outcome),
                  ", and there is no checkpoint (checkpoint.every_steps): the run starts again from step 0");
     tri_log(TRI_LOG_WARN,
             "%d of the %d parts%s of the state after step %lld are lost with the workers that held them and their "
             "mirrors%s",
-            state->lost, state->roles, first, (long long)state->lost_step, goes_on);
+            state->lost, state->roles, first, (long long)state->lost_step, outcome);
 }
 
 /* Nobody has a state, or not all of one. */

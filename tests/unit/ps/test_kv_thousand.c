@@ -100,14 +100,14 @@ static tri_status kv_join(thousand *rig, int worker, tri_kv **out)
     return tri_ps_kv_open(kv->client, &stops);
 }
 
-static bool goes_on(const thousand *rig)
+static bool continues(const thousand *rig)
 {
     return tri_now_ns() - rig->start_ns < rig->timed_ns;
 }
 
 static bool is_timed(const thousand *rig)
 {
-    return goes_on(rig) && tri_now_ns() - rig->start_ns >= WARM_NS;
+    return continues(rig) && tri_now_ns() - rig->start_ns >= WARM_NS;
 }
 
 /* Requests to servers in turns, some of them at once. */
@@ -118,7 +118,7 @@ static tri_status requests_run(thousand *rig, int worker, tri_kv_table *table)
     tri_kv_work *works[MORE] = {NULL};
     int at_once = worker < GREEDY ? MORE : UNDER_WAY;
     int64_t sent = 0, done = 0;
-    while (goes_on(rig)) {
+    while (continues(rig)) {
         int slot = (int)(sent % at_once);
         if (works[slot]) {
             TRI_TRY(tri_kv_wait(works[slot]));
@@ -140,7 +140,7 @@ static tri_status steps_run(thousand *rig, int worker, tri_kv *kv, tri_kv_table 
 {
     static const float ones[ROWS * DIM] = {1};
     float rows[ROWS * DIM];
-    for (int64_t step = 0; goes_on(rig); step++) {
+    for (int64_t step = 0; continues(rig); step++) {
         const uint64_t *keys = rig->keys[(step + worker) % SERVERS];
         TRI_TRY(tri_kv_pull(table, keys, ROWS, rows, NULL));
         TRI_TRY(tri_kv_push(table, -1, keys, ones, ROWS, NULL));
