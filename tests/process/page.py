@@ -200,7 +200,7 @@ class Pages(unittest.TestCase):
 
     def test_wrong_words_are_reported(self):
         for words, told in ((["nowhere"], "no such folder"), ([], "want the folders"), (["live", "--token", "short"], "--token: want"),
-                            (["live", "--token", "longenough", "--no-token"], "found both"), (["live", "--address", "x"], "want an address")):
+                            (["live", "--token", "longenough", "--no-token"], "got both"), (["live", "--address", "x"], "want an address")):
             run = subprocess.run([TRIREME, "page", *words], cwd=self.folder, text=True, capture_output=True, timeout=LIMIT_S)
             self.assertEqual((run.returncode, run.stderr.count("error:")), (2, 1), run.stderr)
             self.assertIn(told, run.stderr)

@@ -51,9 +51,9 @@ static void a_list_that_is_none_is_named(void **state)
                                  "1k-64M:2", "1e12", "4 8",   "1-1e9:x1.01", "nan", "1k-nan",   "1k-8k:xx", "1k8k"};
     for (size_t i = 0; i < TRI_COUNT_OF(wrong); i++)
         fails_with((bench_flags){.sizes = wrong[i]}, "all_reduce", "--sizes: want");
-    fails_with((bench_flags){.dtype = "f32,f31"}, "all_reduce", "found 'f32,f31'");
+    fails_with((bench_flags){.dtype = "f32,f31"}, "all_reduce", "got 'f32,f31'");
     fails_with((bench_flags){.dtype = "f32,f32,f32,f32,f32,f32,f32,f32,f32"}, "all_reduce", "--dtype: want");
-    fails_with((bench_flags){.reduce = "sum,mean"}, "all_reduce", "found 'sum,mean'");
+    fails_with((bench_flags){.reduce = "sum,mean"}, "all_reduce", "got 'sum,mean'");
     fails_with((bench_flags){0}, "all_reduce,start", "'start' is measured by itself");
     fails_with((bench_flags){.sizes = "0,8,7", .dtype = "f32,f64"}, "all_reduce", "7 bytes hold no element of f64");
 }

@@ -92,7 +92,7 @@ static void what_is_no_schedule_is_refused_by_its_line(void **state)
     assert_int_equal(chaos_plan_draw("kill,", 1, 10, 1, &plan), TRI_ECONFIG);
     chaos_plan_fini(&plan);
     assert_int_equal(chaos_plan_draw("kill,stopp", 1, 10, 1, &plan), TRI_ECONFIG);
-    assert_non_null(strstr(tri_last_error(), "found 'stopp'"));
+    assert_non_null(strstr(tri_last_error(), "got 'stopp'"));
     chaos_plan_fini(&plan);
 }
 

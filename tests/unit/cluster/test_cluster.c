@@ -188,8 +188,8 @@ static void a_token_is_there_and_short(void **state)
     static const struct {
         const char *given, *says;
     } cases[] = {
-        {"TRIREME_TOKEN=", "found an empty text"},
-        {"TRIREME_TOKENS=p4ss", "found nothing"},
+        {"TRIREME_TOKEN=", "got an empty text"},
+        {"TRIREME_TOKENS=p4ss", "got nothing"},
         {"TRIREME_TOKEN=p4345678901234567890123456789012345678901234567890123456789012345",
          "want 16 to 64 bytes, got 65"},
         {"TRIREME_TOKEN=p43456789012345", "want 16 to 64 bytes, got 15"},

@@ -73,8 +73,8 @@ static void trireme_and_alone_are_understood(void **state)
         {{"TRIREME_RANK=4", "TRIREME_WORLD_SIZE=4"},
          NULL,
          .says = "TRIREME_RANK: want less than TRIREME_WORLD_SIZE (4), got 4"},
-        {{"TRIREME_RANK=one", "TRIREME_WORLD_SIZE=4"}, NULL, .says = "found 'one'"},
-        {{"TRIREME_RANK= 1", "TRIREME_WORLD_SIZE=4"}, NULL, .says = "found ' 1'"},
+        {{"TRIREME_RANK=one", "TRIREME_WORLD_SIZE=4"}, NULL, .says = "got 'one'"},
+        {{"TRIREME_RANK= 1", "TRIREME_WORLD_SIZE=4"}, NULL, .says = "got ' 1'"},
         {{"TRIREME_RANK=0", "TRIREME_WORLD_SIZE=2", "TRIREME_LOCAL_RANK=0", "TRIREME_LOCAL_WORLD_SIZE=3",
           "TRIREME_STORE=tcp://h:1"},
          NULL,
@@ -128,10 +128,10 @@ static void torchrun_is_understood(void **state)
         {{"WORLD_SIZE=2"}, NULL, .says = "RANK: want"},
         {{TORCH("0"), "MASTER_PORT=1"}, NULL, .says = "MASTER_ADDR: want"},
         {{TORCH("0"), "MASTER_ADDR=h"}, NULL, .says = "MASTER_PORT: want"},
-        {{TORCH("0"), "MASTER_ADDR=h", "MASTER_PORT=70000"}, NULL, .says = "found '70000'"},
+        {{TORCH("0"), "MASTER_ADDR=h", "MASTER_PORT=70000"}, NULL, .says = "got '70000'"},
         {{"RANK=0", "WORLD_SIZE=2", "LOCAL_RANK=2", MASTER}, NULL, .says = "LOCAL_RANK: want a whole number of 0 to 1"},
         {{"RANK=", "WORLD_SIZE=2", MASTER}, NULL, .says = "RANK: want a whole number"},
-        {{"RANK=-1", "WORLD_SIZE=2", MASTER}, NULL, .says = "found '-1'"},
+        {{"RANK=-1", "WORLD_SIZE=2", MASTER}, NULL, .says = "got '-1'"},
     };
     (void)state;
     CHECK(rows);
@@ -278,9 +278,9 @@ static void tf_config_is_understood(void **state)
         {{TF("\"task\":{\"type\":\"chief\",\"index\":0}")}, "tf_config", 0, 5, 0, 3, true, "tcp://a:9"},
         {{TF("\"task\":{\"type\":\"worker\",\"index\":1}")}, "tf_config", 2, 5, 0, 1, false, "tcp://a:9"},
         {{TF("\"task\":{\"type\":\"worker\",\"index\":2}")}, "tf_config", 3, 5, 2, 3, false, "tcp://a:9"},
-        {{TF("\"task\":{\"type\":\"worker\",\"index\":3}")}, NULL, .says = "found worker 3 of 3"},
+        {{TF("\"task\":{\"type\":\"worker\",\"index\":3}")}, NULL, .says = "got worker 3 of 3"},
         {{TF("\"task\":{\"type\":\"ps\",\"index\":0}")}, "tf_config", 4, 5, 0, 1, false, "tcp://a:9"},
-        {{TF("\"task\":{\"type\":\"evaluator\",\"index\":0}")}, NULL, .says = "found 'evaluator'"},
+        {{TF("\"task\":{\"type\":\"evaluator\",\"index\":0}")}, NULL, .says = "got 'evaluator'"},
         {{TF("\"task\":{\"index\":0}")}, NULL, .says = "task.type"},
         {{TF("\"task\":{\"type\":\"worker\",\"index\":\"0\"}")}, NULL, .says = "task.index"},
         {{"TF_CONFIG={}"}, "tf_config", 0, 1, 0, 1, false, ""},
@@ -312,7 +312,7 @@ static void servers_are_the_last_ranks(void **state)
         {{"PMI_RANK=0", "PMI_SIZE=1"}, 0, NULL},
         {{TORCH("1"), MASTER, "TRIREME_SERVERS=1"}, 1, NULL},
         {{TORCH("1"), MASTER, "TRIREME_SERVERS=2"}, -1, "TRIREME_SERVERS: want a whole number of 0 to 1, got '2'"},
-        {{TORCH("1"), MASTER, "TRIREME_SERVERS=x"}, -1, "found 'x'"},
+        {{TORCH("1"), MASTER, "TRIREME_SERVERS=x"}, -1, "got 'x'"},
     };
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {

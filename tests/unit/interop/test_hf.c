@@ -390,7 +390,7 @@ static void folders_that_are_taken_are_left_alone(void **state)
     assert_int_equal(tri_model_convert(source, folder, "trireme", save, &result), TRI_ECONFIG);
     expect_error_has("want a folder that is not there yet or is empty, got 1 files in it");
     assert_int_equal(tri_model_convert(source, path, "trireme", save, &result), TRI_ECONFIG);
-    expect_error_has("found a file");
+    expect_error_has("got a file");
     tri_pretrained_close(source);
     assert_int_equal(tri_pretrained_open("/nowhere", &source), TRI_ENOTFOUND);
     expect_error_has("/nowhere: there is no such file or folder");
