@@ -24,7 +24,7 @@ static const tri_flag flags[] = {
      "byte, char, or the path of tokenizer.json, of encoder.json (vocab.bpe beside it), or of their folder",
      &given.tokenizer},
     {"--out", "FOLDER", "where the shards and tokenizer.json go; made", &given.out},
-    {"--validation", "PART", "the last part of the text, for validation (0.1)", &given.validation},
+    {"--validation", "FRACTION", "the last fraction of the text, for validation (0.1)", &given.validation},
     {"--threads", "N", "threads that tokenize or decode (as many as there are cores)", &given.threads},
     {"--shard-tokens", "N", "tokens in one file at most (" SHARD_TOKENS ")", &given.shard_tokens},
     {"--as-text", NULL, "tokenize files as they are, also where they are JSON or UTF-16", &given.as_text},
@@ -96,7 +96,7 @@ static tri_status read_part(const char *text, double *part)
     char *end;
     *part = strtod(text, &end);
     if (end == text || *end || !(*part >= 0 && *part <= 0.9))
-        return tri_fail(TRI_ECONFIG, "--validation: want a part from 0 to 0.9, got '%s'", text);
+        return tri_fail(TRI_ECONFIG, "--validation: want a fraction from 0 to 0.9, got '%s'", text);
     return TRI_OK;
 }
 

@@ -40,7 +40,7 @@ static void metric_add(tri_json *list, const char *name, double value)
     snprintf(text, sizeof(text), "%.8g", value);
     tri_json one = tri_json_object_in(list, NULL);
     tri_json_text(&one, "name", name);
-    tri_json_text(&one, "value", text); /* as texts: so needs the interface */
+    tri_json_text(&one, "value", text); /* as texts, which the interface needs */
     (void)tri_json_end(&one);
 }
 

@@ -28,7 +28,7 @@ typedef struct tri_store_ops {
     /* Makes a number (0 when absent) at least so large, atomically; *after is what is there then. May be said twice. */
     tri_status (*raise)(tri_store *store, const char *key, int64_t least, int64_t *after, int64_t deadline_ns);
     tri_status (*remove)(tri_store *store, const char *key, int64_t deadline_ns);
-    /* Sets a key that is not there, atomically; *bytes is what is then, as with wait. */
+    /* Sets a key that is not there, atomically; *bytes is what is there then, as with wait. */
     tri_status (*claim)(tri_store *store, const char *key, const void *mine, size_t mine_nbytes, char **bytes,
                         size_t *nbytes, int64_t deadline_ns);
     /* Removes all keys of the job; NULL: they go with the table. */

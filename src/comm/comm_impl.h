@@ -106,7 +106,7 @@ struct tri_group {
     double scale;                    /* of the next operations that multiply first */
     tri_batch *collecting;           /* between tri_batch_begin and tri_batch_end */
     tri_price price;
-    tri_hosts *hosts; /* NULL: nothing to gain from how its ranks are on hosts */
+    tri_hosts *hosts; /* NULL: nothing to gain from how its ranks are placed on hosts */
     int found_sender; /* by the latest probe; the runner's, as all below */
     bool lane_asked;
     tri_lane *lane;     /* NULL: not all on one host */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * hosts.c: finds out how a group is on hosts, from what every rank knows of all: nothing is sent.
+ * hosts.c: finds out how a group is placed on hosts, from what every rank knows of all: nothing is sent.
  */
 #include "comm/hosts.h"
 

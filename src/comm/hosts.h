@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * hosts.h: how the ranks of a group are on hosts, where every host has the same number of them.
+ * hosts.h: how the ranks of a group are placed on hosts, where every host has the same number of them.
  *
  * Rank i of each host talks to rank i of the others (`across`) and to its neighbours on the host (`local`): what goes
  * between hosts goes once, shared out among all ranks of a host.

@@ -3,7 +3,7 @@
  * cifar.c: CIFAR-10 and CIFAR-100 in their binary version: records of one or two labels and a picture, in up to five
  * files.
  *
- * Pictures are as three planes of 32 x 32; they are turned into H W C while reading. CIFAR-100: the fine label counts.
+ * Pictures are three planes of 32 x 32; they are turned into H W C while reading. CIFAR-100: the fine label counts.
  */
 #include <inttypes.h>
 #include <string.h>

@@ -18,7 +18,7 @@
     (10 * TRI_NS_PER_S) /* how long a state that does not come is waited for: members' wait_ns                         \
                          */
 
-/* What is trained, and how its state is over the workers. */
+/* What is trained, and how its state is spread over the workers. */
 typedef struct fleet_layout {
     const char *name, *does;
     const char *model, *optim, *parallel; /* lines of a configuration */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * layout.c: what simulated jobs train, and how its state is over their workers: small models in which whatever
+ * layout.c: what simulated jobs train, and how its state is spread over their workers: small models in which whatever
  * a step moves is something (running statistics, dropout, momentum, clipping), one configuration a layout.
  */
 #include <stdio.h>

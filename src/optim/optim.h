@@ -2,7 +2,7 @@
  *
  * optim.h: steps over slices of the flat store, schedules of the learning rate, clipping.
  *
- * One row per optimizer (TRI_OPTIM_LIST). State arrays are over the same table of entries as the parameters. A step is
+ * One row per optimizer (TRI_OPTIM_LIST). State arrays have the same table of entries as the parameters. A step is
  * elementwise, so any cut into slices gives the same bits; buffers (running statistics) are entries too and follow
  * their own rule: value += momentum (sum / shards - value).
  */

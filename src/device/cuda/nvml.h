@@ -87,7 +87,7 @@ tri_status tri_nvml_load(const tri_nvml_calls **out);
 
 /* X(name, type, help): figures of a card, `trireme_gpu_NAME` of /metrics. NaN: not known. */
 #define TRI_CARD_LIST(X)                                                                                               \
-    X(utilization_ratio, "gauge", "part of the last moments in which the card ran a kernel")                           \
+    X(utilization_ratio, "gauge", "fraction of the last moments in which the card ran a kernel")                       \
     X(memory_used_bytes, "gauge", "memory of the card that is taken, by all processes")                                \
     X(memory_total_bytes, "gauge", "memory of the card")                                                               \
     X(power_watts, "gauge", "power that the card draws")                                                               \

@@ -10,7 +10,7 @@
 /* --- connection.c --- */
 /* Memory for the body of an answer; NULL: there is none. */
 void *tri_ps_answer_room(tri_ps_server *server, size_t nbytes);
-/* Bytes that are here for a client, and that do not any more: who has too many is not read from meanwhile. */
+/* Bytes that are here for a client, and that are not any more: who has too many is not read from meanwhile. */
 void tri_ps_connection_bytes_add(ps_client_connection *client, size_t nbytes);
 void tri_ps_connection_bytes_sub(ps_client_connection *client, size_t nbytes);
 void tri_ps_answer_send(ps_client_connection *client, unsigned priority, const tri_message *message, const void *body,

@@ -134,7 +134,7 @@ typedef struct tri_job_elastic {
     /* What is in the store: has the generation formed? The first word of all that ask is everybody's. NULL: there
      * are no others. */
     tri_status (*formed)(void *arg, bool word, bool *stands);
-    bool given_up;                         /* it is that it has not */
+    bool given_up;                         /* all know that it has not */
     uint64_t spec_hash, claimed_hash;      /* of what all must have in common (spec.h), and of what it has claimed */
     int misfit;                            /* rank of one that differs in what all must have alike; -1: none */
     int64_t lost_ns;                       /* when it was called; 0: nothing was lost, or it has made a step since */
