@@ -17,7 +17,7 @@ tri_guard_act tri_guard_on_spike(const tri_config *config)
     return (tri_guard_act)(config->train.on_spike - TRI_SPIKE_OFF + TRI_GUARD_OFF);
 }
 
-/* `what` lets a step move nothing, which wants all workers to do so together; `besides` ends the message. */
+/* `what` lets a step move nothing, which needs all workers to do so together; `besides` ends the message. */
 static tri_status skip_check(const tri_config *config, const char *what, const char *besides)
 {
     if (tri_sync_is_local(&config->parallel) || config->parallel.sync == TRI_SYNC_PS)

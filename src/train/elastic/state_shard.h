@@ -38,7 +38,7 @@ typedef struct tri_state_shard {
 /* Takes params and optim; share as tri_shares_of() has it, taken too. all: of a whole store all values are wanted. */
 tri_status tri_state_shard_make(const tri_tensors *tensors, tri_params *params, tri_optim *optim, tri_slice *share,
                                 int share_count, bool all, tri_state_shard *shard);
-/* Where an element of the share lies among its elements. */
+/* Where an element of the share is among its elements. */
 int64_t tri_state_shard_at(const tri_state_shard *shard, int64_t element);
 
 /* Does not move. */
