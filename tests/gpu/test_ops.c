@@ -453,19 +453,59 @@ static void bits_depend_on_nothing_and_are_those_of_the_file(void **state)
     assert_true(is_over);
 }
 
-/* Words in more than one part: rows of a shard times words are more than one part may have. */
+/* Three parts, the last one shorter; the words beyond a multiple of 64 apart. */
 static void a_large_vocabulary_is_taken_in_parts(void **state)
 {
-    static const op_case c = {.name = "vocab_loss_parts",
-                              .op = TRI_OP_VOCAB_LOSS,
-                              .x = {16400, 2},
-                              .other = {16400},
-                              .units = 300,
-                              .shards = 1};
+    static const op_case parts = {.name = "vocab_loss_parts",
+                                  .op = TRI_OP_VOCAB_LOSS,
+                                  .x = {2, 9, 16},
+                                  .other = {2, 9},
+                                  .units = 150,
+                                  .shards = 4};
+    static const op_case many = {.name = "vocab_loss_many",
+                                 .op = TRI_OP_VOCAB_LOSS,
+                                 .x = {1, 5, 8},
+                                 .other = {1, 5},
+                                 .units = 1101,
+                                 .attr = {.smoothing = 0.1f},
+                                 .shards = 2};
+    const int64_t most = tri_gpu_vocab_words;
     (void)state;
-    if (!few) {
-        compare_kinds(&c, false, MATCH);
+    for (int half = 0; !few && half < 2; half++) {
+        op_case c = parts, m = many;
+        c.half = m.half = half ? TRI_BF16 : TRI_F32;
+        compare_kinds(&m, false, half ? MATCH_BF16 : MATCH);
+        tri_gpu_vocab_words = 64;
+        compare_kinds(&c, true, half ? MATCH_BF16 : MATCH);
+        tri_gpu_vocab_words = most;
     }
+}
+
+static size_t vocabulary_scratch(int64_t samples, int shards)
+{
+    tri_op_desc desc = {
+        .op = TRI_OP_VOCAB_LOSS,
+        .attr = {.units = 50257},
+        .input_count = 2,
+        .input = {tri_shape_make(3, (int64_t[]){samples, 1024, 768}), tri_shape_make(2, (int64_t[]){samples, 1024})},
+        .input_dtype = {TRI_BF16, TRI_I32},
+        .max_shards = shards,
+        .threads = 1};
+    tri_kernel kernel;
+    assert_int_equal(tri_op_infer(&desc), TRI_OK);
+    assert_int_equal(tri_kernel_plan("cuda", &desc, &kernel), TRI_OK);
+    const size_t nbytes = kernel.scratch_nbytes;
+    tri_kernel_release(&kernel);
+    return nbytes;
+}
+
+/* GPT-2 124M, 64 samples: 6 bytes for each of 65,536 rows and 4,096 words, the gradient of x in f32, and leaves of a
+ * part, which 64 shards have more of. */
+static void the_scratch_of_a_vocabulary_is_bounded(void **state)
+{
+    (void)state;
+    assert_in_range(vocabulary_scratch(8, 8), 1800 << 20, 1900 << 20);
+    assert_in_range(vocabulary_scratch(1, 64), (size_t)2400 << 20, (size_t)2600 << 20);
 }
 
 static void a_vocabulary_in_parts_gives_the_loss_of_the_whole(void **state)
@@ -719,6 +759,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(rows_match_in_f16),
         cmocka_unit_test(bits_depend_on_nothing_and_are_those_of_the_file),
         cmocka_unit_test(a_large_vocabulary_is_taken_in_parts),
+        cmocka_unit_test(the_scratch_of_a_vocabulary_is_bounded),
         cmocka_unit_test(a_vocabulary_in_parts_gives_the_loss_of_the_whole),
         cmocka_unit_test(an_add_and_its_norm_in_one_pass_give_the_bits_of_two),
         cmocka_unit_test(tiles_of_all_forms_give_the_same_bits),

@@ -37,6 +37,41 @@ GPU_FN float loss_logit(tri_gpu_value logits, int64_t row, int64_t width, int64_
     return word >= 0 && word < width ? gpu_load(logits, row + word) : 0.0f;
 }
 
+/* Of a lane's logits: the largest, that before the label's, sums of exponentials below the largest and of all. */
+typedef struct loss_lane {
+    float top, before, sum, total;
+} loss_lane;
+
+/* What exponentials are taken below: any finite number where there is no logit yet. */
+GPU_FN float loss_below(float top)
+{
+    return top == GPU_LEAST ? 0.0f : top;
+}
+
+/* In one pass: earlier sums shrink where a larger logit comes. */
+GPU_FN loss_lane loss_read(tri_gpu_value logits, int64_t row, int64_t width, int64_t here)
+{
+    loss_lane l = {GPU_LEAST, GPU_LEAST, 0, 0};
+    for (int64_t v = gpu_tx() % 32 * TRI_GPU_EACH; v < width; v += 32 * TRI_GPU_EACH) {
+        const float last = l.top;
+        float x[TRI_GPU_EACH];
+        gpu_load_run(logits, row + v, width - v, x);
+        GPU_UNROLL
+        for (int k = 0; k < TRI_GPU_EACH; k++) {
+            x[k] = v + k < width ? x[k] : GPU_LEAST;
+            l.top = gpu_larger(l.top, x[k]);
+            l.before = v + k < here ? gpu_larger(l.before, x[k]) : l.before;
+            l.total += v + k < width ? x[k] : 0.0f;
+        }
+        l.sum *= gpu_exp(last - loss_below(l.top));
+        GPU_UNROLL
+        for (int k = 0; k < TRI_GPU_EACH; k++) {
+            l.sum += gpu_exp(x[k] - loss_below(l.top));
+        }
+    }
+    return l;
+}
+
 GPU_KERNEL(words_state)
 {
     const int64_t r = loss_row();
@@ -48,26 +83,15 @@ GPU_KERNEL(words_state)
     const int64_t here = label.main - a.first, row = r * a.width;
     const int counts = r % a.each < a.valid[r / a.each] && label.counts;
     tri_gpu_word_state *const state = &a.state[r];
-    float top = GPU_LEAST, before = GPU_LEAST, sum = 0, total = 0;
     if (!counts) { /* the whole warp */
         if (lane == 0) {
             state->top = state->sum = state->right = state->before = state->total = state->main = 0;
         }
         return;
     }
-    for (int64_t v = lane; v < a.width; v += 32) {
-        const float x = gpu_load(a.logits, r * a.width + v);
-        top = gpu_larger(top, x);
-        before = v < here ? gpu_larger(before, x) : before;
-        total += x;
-    }
-    top = gpu_warp_max(top);
-    before = gpu_warp_max(before);
-    total = gpu_warp_sum(total);
-    for (int64_t v = lane; v < a.width; v += 32) {
-        sum += gpu_exp(gpu_load(a.logits, r * a.width + v) - top);
-    }
-    sum = gpu_warp_sum(sum);
+    const loss_lane l = loss_read(a.logits, row, a.width, here);
+    const float top = gpu_warp_max(l.top), before = gpu_warp_max(l.before), total = gpu_warp_sum(l.total);
+    const float sum = gpu_warp_sum(l.sum * gpu_exp(l.top - loss_below(top)));
     if (lane == 0) {
         const float left = loss_logit(a.logits, row, a.width, label.first - a.first);
         const float other = loss_logit(a.logits, row, a.width, label.second - a.first);
@@ -135,12 +159,18 @@ GPU_KERNEL(words_slope)
     const loss_label label = loss_label_read(a.targets[r], a.mixes, a.words);
     const int counts = r % a.each < a.valid[r / a.each] && label.counts;
     const float even = a.smoothing / (float)a.words, log_sum = a.log_sums[r];
-    for (int64_t v = lane; v < a.width; v += 32) {
-        const int64_t i = r * a.width + v;
-        const float share = (v + a.first == label.first ? label.weight : 0.0f) +
-                            (v + a.first == label.second ? 1.0f - label.weight : 0.0f);
-        const float wanted = even + share * (1.0f - a.smoothing);
-        gpu_store(a.to, i, counts ? (gpu_exp(gpu_load(a.logits, i) - log_sum) - wanted) * a.factor : 0.0f);
+    for (int64_t v = lane * TRI_GPU_EACH; v < a.width; v += 32 * TRI_GPU_EACH) {
+        float x[TRI_GPU_EACH];
+        gpu_load_run(a.logits, r * a.width + v, a.width - v, x);
+        GPU_UNROLL
+        for (int k = 0; k < TRI_GPU_EACH; k++) {
+            const int64_t word = v + k + a.first;
+            const float share =
+                (word == label.first ? label.weight : 0.0f) + (word == label.second ? 1.0f - label.weight : 0.0f);
+            const float wanted = even + share * (1.0f - a.smoothing);
+            x[k] = counts ? (gpu_exp(x[k] - log_sum) - wanted) * a.factor : 0.0f;
+        }
+        gpu_store_run(a.to, r * a.width + v, a.width - v, x);
     }
 }
 

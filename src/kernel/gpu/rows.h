@@ -172,6 +172,9 @@ tri_status tri_gpu_plan(const tri_op_desc *desc, tri_kernel *kernel);
 /* Floats of an embedding's scratch, about; tests set another one. */
 extern int64_t tri_gpu_embedding_leaves;
 
+/* Words of the vocabulary at a time; tests set fewer. */
+extern int64_t tri_gpu_vocab_words;
+
 /* TRI_EUNSUPPORTED: the option that asks for what no row does. */
 tri_status tri_gpu_refuse(const tri_op_desc *desc);
 

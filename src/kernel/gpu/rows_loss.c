@@ -3,7 +3,7 @@
  * rows_loss.c: rows of cross_entropy, mse, and of the loss over a vocabulary, whole or in parts.
  *
  * Saved: the logarithm of the sum of the exponentials of each row. vocab_loss and vocab_part form logits of some words
- * at a time and never keep them; how many words that is depends on the shape of one shard alone.
+ * at a time and never keep them; how many words that is does not depend on the shards of a call.
  */
 #include "kernel/gpu/product.h"
 #include "kernel/gpu/rows.h"
@@ -113,8 +113,13 @@ const tri_kernel_ops tri_gpu_row_cross_entropy = {
 
 /* --- loss over a vocabulary --- */
 
-#define LOGITS     (INT64_C(1) << 22) /* of a shard at a time, at most, but for */
-#define LEAST_PART INT64_C(256)       /* words */
+/* Words of a part: 4 bytes of scratch, in 16 bits 6, for each of them and each row. By arithmetic a row moves 22 bytes
+ * a word in bf16 (logits twice, their gradients), and 14 bytes an element of x for each part (x three times, its
+ * gradient in f32 there and back): with 768 elements parts add 95 % to that where they have 512 words, 12 % with 4,096,
+ * 6 % with 8,192. */
+int64_t tri_gpu_vocab_words = 4096;
+
+#define MANY_WORDS 1024
 
 /* Where things lie in scratch, as offsets of floats: states first. Where x is of 16 bits, so are the weights of a part,
  * and the gradients of its logits. */
@@ -130,8 +135,8 @@ static vocab_plan plan_make(const tri_op_desc *desc)
     vocab_plan p = {.words = desc->param[0].dim[0], .width = desc->param[0].dim[1], .rows = target_rows(desc)};
     p.first = desc->attr.first;
     p.all = desc->op == TRI_OP_VOCAB_PART ? desc->attr.words : p.words;
-    const int64_t fits = LOGITS / tri_int64_max(p.rows, 1) / 64 * 64, shards = desc->max_shards;
-    p.part = tri_int64_min(p.words, tri_int64_max(fits, LEAST_PART));
+    const int64_t shards = desc->max_shards;
+    p.part = tri_int64_min(p.words, tri_gpu_vocab_words);
     p.rounded = (int64_t)(state_nbytes(desc) / sizeof(float));
     p.slopes = p.rounded + tri_gpu_half_count(desc->input_dtype[0], p.part * p.width);
     p.logits = p.slopes + tri_gpu_half_count(desc->input_dtype[0], p.rows * shards * p.part);
@@ -139,6 +144,14 @@ static vocab_plan plan_make(const tri_op_desc *desc)
     p.leaves = p.dx + tri_align_count(p.rows * shards * p.width);
     p.total = p.leaves + shards * p.part * p.width;
     return p;
+}
+
+/* Words of the part that begins at `first`. What many words are beyond a multiple of 64 is a part of its own, so that
+ * rows of the others' logits lie on multiples of 16 bytes. */
+static int64_t part_width(const vocab_plan *p, int64_t first)
+{
+    const int64_t width = tri_int64_min(p->part, p->words - first);
+    return width >= MANY_WORDS ? width / 64 * 64 : width;
 }
 
 /* Words [first, first + width) of those here. */
@@ -156,7 +169,7 @@ static vocab_part part_make(const tri_kernel *kernel, const tri_op_call *call, c
     const bool half = dtype != TRI_F32;
     return (vocab_part){.p = p,
                         .first = first,
-                        .width = tri_int64_min(p->part, p->words - first),
+                        .width = part_width(p, first),
                         .x = tri_gpu_input(kernel, call, 0),
                         .w = half ? tri_gpu_value_make(tri_gpu_place(scratch, p->rounded), dtype)
                                   : tri_gpu_value_make(tri_gpu_place(call->param[0], first * p->width), TRI_F32),
@@ -206,16 +219,11 @@ static tri_gpu_gemm_args part_leaves(const vocab_part *v)
                                .type = v->x.type};
 }
 
-/* All shapes of parts: the first, one behind it, the last. */
 static tri_status products_plan(const tri_op_desc *desc, const tri_kernel *kernel, const vocab_plan *p)
 {
     const tri_op_call nothing = {.shards = 1};
-    const int64_t firsts[] = {0, p->part, (p->words - 1) / p->part * p->part};
-    for (size_t i = 0; i < TRI_COUNT_OF(firsts); i++) {
-        if (firsts[i] >= p->words) {
-            continue;
-        }
-        const vocab_part part = part_make(kernel, &nothing, p, firsts[i]);
+    for (int64_t first = 0; first < p->words; first += part_width(p, first)) {
+        const vocab_part part = part_make(kernel, &nothing, p, first);
         const tri_gpu_gemm_args logits = part_logits(&part), input = part_input(&part), leaves = part_leaves(&part);
         TRI_TRY(tri_gpu_product_plan(desc, &logits));
         TRI_TRY(desc->need_dinput[0] ? tri_gpu_product_plan(desc, &input) : TRI_OK);
@@ -249,7 +257,7 @@ static void make_logits(const tri_kernel *kernel, const tri_op_call *call, const
 /* States of all rows, in scratch, from the words here. */
 static void vocab_states(const tri_kernel *kernel, const tri_op_call *call, const vocab_plan *p)
 {
-    for (int64_t first = 0; first < p->words; first += p->part) {
+    for (int64_t first = 0; first < p->words; first += part_width(p, first)) {
         const vocab_part v = part_make(kernel, call, p, first);
         make_logits(kernel, call, &v);
         run_state(kernel, call, v.logits, p->first + first, v.width, p->all, first == 0);
@@ -281,7 +289,7 @@ static void vocab_part_back(const tri_kernel *kernel, const tri_op_call *call, c
 static void vocab_slopes(const tri_kernel *kernel, const tri_op_call *call, const float *log_sums)
 {
     const vocab_plan p = plan_make(&kernel->desc);
-    for (int64_t first = 0; first < p.words; first += p.part) {
+    for (int64_t first = 0; first < p.words; first += part_width(&p, first)) {
         const vocab_part v = part_make(kernel, call, &p, first);
         make_logits(kernel, call, &v);
         run_slope(kernel, call, log_sums, v.slopes, v.logits, p.first + first, v.width, p.all);
