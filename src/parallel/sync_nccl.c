@@ -41,6 +41,8 @@ typedef struct sync_nccl {
     int *full;           /* [full_count] units that are, in the order of the backward pass */
     int full_count, released;
     tri_sync_piece *pieces;
+    float **lent; /* [gradients]: sums that stages share, on the host; NULL: no other stage asks */
+    bool *is_lent;
     tri_nccl_sums *sums;
     float **tails;               /* [part_count]: the host's */
     float *tail_read;            /* [part_count][TAIL_READ]: pinned */
@@ -98,6 +100,10 @@ static void nccl_destroy(tri_sync *sync)
     tri_free(nccl->missing);
     tri_free(nccl->full);
     tri_free(nccl->pieces);
+    for (int i = 0; nccl->lent && i < tri_params_tail(nccl->params); i++)
+        tri_free(nccl->lent[i]);
+    tri_free(nccl->lent);
+    tri_free(nccl->is_lent);
     tri_free(sync->grads);
     tri_free(nccl->tails);
     tri_free(nccl);
@@ -122,6 +128,34 @@ static tri_status nccl_allocate(sync_nccl *nccl)
     nccl->base.tail = nccl->tails[0];
     TRI_TRY(tri_device_event_create(nccl->device, &nccl->computed));
     return tri_device_event_create(nccl->device, &nccl->tail_there);
+}
+
+/* Elements of gradient `number` that other stages of a pipeline make or read: of tied weights; else 0. */
+static int64_t lent_count(const tri_params *params, int number)
+{
+    for (int t = 0; t < params->tie_count; t++) {
+        const int e = params->ties[t].entry;
+        if (number != e && number != params->entry_count + t)
+            continue;
+        if (params->ties[t].away || params->entries[e].copy || params->entries[e].away)
+            return params->entries[e].count;
+    }
+    return 0;
+}
+
+static tri_status lent_make(sync_nccl *nccl)
+{
+    const int count = tri_params_tail(nccl->params);
+    nccl->lent = tri_alloc_zero((size_t)count + 1, sizeof(float *));
+    nccl->is_lent = tri_alloc_zero((size_t)count + 1, sizeof(bool));
+    if (!nccl->lent || !nccl->is_lent)
+        return TRI_ENOMEM;
+    for (int i = 0; i < count; i++) {
+        const int64_t elements = lent_count(nccl->params, i);
+        if (elements > 0 && !(nccl->lent[i] = tri_alloc((size_t)elements * sizeof(float))))
+            return TRI_ENOMEM;
+    }
+    return TRI_OK;
 }
 
 /* Of the bucket's gradients; the tail goes another way. */
@@ -187,6 +221,7 @@ static tri_status nccl_make(sync_nccl *nccl, const tri_sync_setup *setup)
     TRI_TRY(nccl_allocate(nccl));
     if (is_spread(nccl))
         TRI_TRY(pieces_make(nccl));
+    TRI_TRY(lent_make(nccl));
     TRI_TRY(tri_cuda_beside_open(nccl->device, &nccl->beside));
     const tri_nccl_setup sums = {.group = nccl->group,
                                  .device = &nccl->beside,
@@ -233,6 +268,8 @@ tri_status tri_sync_nccl_memory(const tri_sync_setup *setup, tri_sync_place plac
     *bytes = (tri_sync_bytes){.weights = (size_t)tri_params_held(params) * sizeof(float),
                               .host = parts * (TAIL_READ + TRI_PARAMS_TAIL) * sizeof(float)};
     bytes->gradients = parts * (size_t)(tri_params_grad_count(params) + TRI_PARAMS_TAIL) * sizeof(float);
+    for (int i = 0; i < tri_params_tail(params); i++)
+        bytes->host += (size_t)lent_count(params, i) * sizeof(float);
     const int64_t block = largest_block(&buckets, &units, place.ranks);
     if (!setup->cards.any_order)
         bytes->gradients += tri_nccl_sums_nbytes(setup->leaves, place.ranks, block);
@@ -379,13 +416,62 @@ static tri_status nccl_finish(tri_sync *sync, tri_sync_slice *slice)
     return status == TRI_OK && nccl->status != TRI_OK ? sums_explain(nccl) : status;
 }
 
+/* --- sums that stages of a pipeline share --- */
+
+/* Where gradient `number` is, or this rank's share of it. */
+static float *sum_find(const sync_nccl *nccl, int number, int64_t *count)
+{
+    const tri_params *params = nccl->params;
+    const int e = number < params->entry_count ? number : params->ties[number - params->entry_count].entry;
+    *count = params->entries[e].count;
+    if (!is_spread(nccl))
+        return nccl->base.grads[0] + tri_params_grad_first(params, number);
+    const tri_unit *unit = &nccl->units.items[nccl->units.of[number]];
+    const int rank = tri_group_rank(nccl->group);
+    const int64_t first = unit->firsts[rank], end = first + unit->counts[rank];
+    TRI_ASSERT(unit->entry_count == 1);
+    *count = (end < *count ? end : *count) - first; /* without the gap behind the entry */
+    *count = *count > 0 ? *count : 0;
+    return nccl->base.grads[0] + unit->first + first;
+}
+
+static float *nccl_sum(tri_sync *sync, int number, int64_t *count)
+{
+    const sync_nccl *nccl = nccl_of(sync);
+    const float *there = sum_find(nccl, number, count);
+    TRI_ASSERT(nccl->lent[number]);
+    tri_device_to_host(nccl->device, nccl->lent[number], there, (size_t)*count * sizeof(float));
+    nccl->is_lent[number] = true;
+    return nccl->lent[number];
+}
+
+/* Other stages may have changed them. */
+static void lent_return(const sync_nccl *nccl)
+{
+    int64_t count;
+    for (int i = 0; i < tri_params_tail(nccl->params); i++) {
+        if (!nccl->is_lent[i])
+            continue;
+        float *there = sum_find(nccl, i, &count);
+        tri_device_from_host(nccl->device, there, nccl->lent[i], (size_t)count * sizeof(float));
+        nccl->is_lent[i] = false;
+    }
+}
+
+static void allreduce_fold(tri_sync *sync)
+{
+    lent_return(nccl_of(sync));
+    tri_params_fold(nccl_of(sync)->params, 1, sync->grads[0]);
+}
+
 /* --- zero1, and zero2: the backward pass of a card writes whole gradients --- */
 
 /* A rank has the same share of a tie and of its entry. */
-static void nccl_fold(tri_sync *sync)
+static void shares_fold(tri_sync *sync)
 {
     const sync_nccl *nccl = nccl_of(sync);
     const int rank = tri_group_rank(nccl->group);
+    lent_return(nccl);
     for (int u = nccl->units.store_count; u < nccl->units.count; u++) {
         const tri_unit *tie = &nccl->units.items[u];
         const int64_t entry = nccl->params->entries[nccl->params->ties[tie->tie].entry].first;
@@ -431,13 +517,14 @@ static tri_status zero2_create(const tri_sync_setup *setup, tri_sync **out)
     return nccl_create(&tri_sync_nccl_zero2, setup, out);
 }
 
-#define COMMON .begin = nccl_begin, .ready = nccl_ready, .finish = nccl_finish, .destroy = nccl_destroy
-#define SHARES .fold = nccl_fold, .publish = nccl_publish
+#define COMMON .begin = nccl_begin, .ready = nccl_ready, .finish = nccl_finish, .sum = nccl_sum, .destroy = nccl_destroy
+#define SHARES .fold = shares_fold, .publish = nccl_publish
 
 const tri_sync_ops tri_sync_nccl = {
     .name = "allreduce",
     .does = "every rank has all weights and all gradients, which NCCL sums between cards",
     .create = allreduce_create,
+    .fold = allreduce_fold,
     COMMON,
 };
 

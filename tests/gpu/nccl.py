@@ -16,14 +16,27 @@ from launched import LIMIT_S, TRIREME, ranks_of  # noqa: E402 (reads and removes
 
 GPU = pathlib.Path(TRIREME).parent / "tests/gpu"
 BOTH, WITHOUT = f"{GPU}/fake_nccl:{GPU}/fake", f"{GPU}/fake"
+
+
+def recorded(name):
+    """The weights of a block of the table."""
+    table = pathlib.Path(__file__).with_name("expected") / "train.txt"
+    return re.search(rf"(?m)^{name} (\w+)$", table.read_text())[1]
+
+
 # mlp of expected/train.txt, in several buckets
 MLP = ["model.name=mlp", "model.hidden=[24,12]", "data.name=synthetic", "data.synthetic_count=210", "train.batch=50", "train.epochs=2",
        "train.threads=1", "optim.name=adam", "optim.lr=0.01", "optim.clip_norm=1", "parallel.bucket_kib=1", "train.eval_every=0"]
-MLP_HASH = "bc415a03d6e3ae60"
+MLP_HASH = recorded("mlp")
 # mlp_killed of expected/train.txt
 LONG = ["model.name=mlp", "model.hidden=[16]", "data.name=synthetic", "data.synthetic_count=120", "train.batch=24", "train.epochs=400",
         "train.steps=120", "train.threads=1", "optim.name=adamw", "optim.lr=0.001", "train.eval_every=0"]
-LONG_HASH = "9714730dd1d39241"
+LONG_HASH = recorded("mlp_killed")
+# gpt2 of expected/train.txt: its head shares the weights of its embedding
+GPT2 = ["model.name=gpt2", "model.n_layer=2", "model.n_head=2", "model.n_embd=16", "model.resid_pdrop=0.1", "model.attn_pdrop=0.1",
+        "data.name=synthetic", "data.synthetic_tokens=true", "data.synthetic_count=24", "data.classes=20", "data.synthetic_width=8", "train.batch=8",
+        "train.epochs=1", "train.threads=1", "optim.name=adamw", "optim.lr=1e-2", "optim.weight_decay=0.1", "optim.clip_norm=1"]
+GPT2_HASH = recorded("gpt2")
 BY_NCCL = "gradient sums: by NCCL 2.28.9, between cards\n"
 
 
@@ -55,6 +68,10 @@ class Nccl(unittest.TestCase):
             self.check(self.train("-n", str(ranks), *MLP, "parallel.sync=zero1", seed=str(ranks)), BY_NCCL)
         for sync in ("allreduce", "zero2"):
             self.check(self.train("-n", "2", *MLP, f"parallel.sync={sync}", "parallel.overlap=false", "train.shards_at_once=1"), BY_NCCL)
+
+    def test_stages_of_a_pipeline_sum_each_its_own_and_share_those_of_tied_weights(self):
+        for sync in ("allreduce", "zero1"):
+            self.check(self.train("-n", "4", *GPT2, "parallel.pipeline=2", f"parallel.sync={sync}"), BY_NCCL, GPT2_HASH)
 
     def test_ranks_without_nccl_or_cards_of_their_own_say_so_and_sum_on_the_host(self):
         self.check(self.train("-n", "3", *MLP, cards="2"),

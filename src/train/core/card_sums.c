@@ -32,8 +32,6 @@ static void options_ask(const tri_job *job, bool between_hosts, char why[TRI_NCC
         snprintf(why, TRI_NCCL_WHY_NBYTES, "comm.engine is %s", tri_engine_kind_word(job->config.comm.engine));
     else if (job->config.net.encrypt && between_hosts)
         snprintf(why, TRI_NCCL_WHY_NBYTES, "comm.encrypt is on, and NCCL does not encrypt");
-    else if (job->mesh.pipeline > 1)
-        snprintf(why, TRI_NCCL_WHY_NBYTES, "stages of a pipeline share sums through the host");
 }
 
 /* On rank 0, when it has changed. */
