@@ -313,7 +313,7 @@ static void take(tri_nccl *nccl, const char *what, nccl_result result)
     if (result == 0 || result == NCCL_IN_PROGRESS || nccl->result != 0)
         return;
     nccl->result = result;
-    nccl->failed = what;
+    nccl->failed = result == NCCL_REMOTE_ERROR ? "exchange" : what; /* of an earlier group: this call was refused */
 }
 
 void tri_nccl_begin(tri_nccl *nccl)
