@@ -3,7 +3,7 @@
  * bucket.h: which gradients travel together: slices of the flat gradient from its end to its start, the order in which
  * the backward pass completes them.
  *
- * Runs of frozen entries that would fill a bucket do not travel; shorter ones lie within a bucket, as zeros. Gradients
+ * Runs of frozen entries that would fill a bucket do not travel; shorter ones are within a bucket, as zeros. Gradients
  * that another rank of a pipeline makes never travel.
  *
  * A bucket is full when all its entries are ready; buckets are released strictly in their order, the same on every

@@ -2,7 +2,7 @@
  *
  * grads.h: sharded state: gradients of units go to their owners: each rank ends with the sums of its shares alone.
  *
- * They lie in arrays as large as the store (zero1, and where a batch is computed in pieces, which are added first), or
+ * They are in arrays as large as the store (zero1, and where a batch is computed in pieces, which are added first), or
  * pass through a pool: from when a kernel first writes a unit's gradient to when its sum is formed.
  */
 #ifndef TRI_PARALLEL_GRADS_H
@@ -16,7 +16,7 @@
 #define TRI_GRADS_BUFFERS 2
 
 typedef struct grads_unit {
-    float **parts;  /* [part_count] where its gradient lies; in the pool: while `buffer` is not -1 */
+    float **parts;  /* [part_count] where its gradient is; in the pool: while `buffer` is not -1 */
     float **sums;   /* [sum_count] this rank's share of the sum of each whole subtree; the first becomes all of it */
     int missing;    /* gradients not ready in this step */
     int buffer;     /* of the pool, -1: none */

@@ -161,7 +161,7 @@ typedef struct ring_size {
 
 enum { RING_IN, RING_OUT, RING_DOUT, RING_DIN, RING_COUNT };
 
-/* Of a graph that holds as many micro-batches as the schedule wants. */
+/* Of a graph that holds as many micro-batches as the schedule needs. */
 static void rings_size(const tri_graph *graph, const tri_pipe_schedule *train, const tri_pipe_schedule *evaluate,
                        int chunk, int shards, ring_size rings[RING_COUNT])
 {

@@ -14,7 +14,7 @@ typedef struct pipe_buffer {
     int leaving; /* message that sends it, -1: none is under way */
 } pipe_buffer;
 
-/* Micro-batch m lies in item m % count. */
+/* Micro-batch m is in item m % count. */
 typedef struct pipe_ring {
     pipe_buffer *items;
     int count;

@@ -62,7 +62,7 @@ double tri_pipe_schedule_play(const tri_pipe_schedule *schedule, const tri_pipe_
 /* Share of the ranks' time in that run in which they compute nothing. */
 double tri_pipe_schedule_bubble(const tri_pipe_schedule *schedule, const tri_pipe_schedule_costs *costs);
 
-/* Of chunk `chunk`'s rank: where its forward, or backward, of a micro-batch stands among the rank's messages as a
+/* Of chunk `chunk`'s rank: where its forward, or backward, of a micro-batch is among the rank's messages as a
  * receive; -1: nothing is received. */
 int tri_pipe_schedule_receive_of(const tri_pipe_schedule *schedule, tri_pipe_action action);
 

@@ -60,7 +60,7 @@ static tri_status ddp_allocate(sync_ddp *ddp)
     return TRI_OK;
 }
 
-/* What begins the next step early wants something that is late: the sums of many buckets, on a slow way. */
+/* What begins the next step early needs something that is late: the sums of many buckets, on a slow way. */
 static bool goes_ahead(const sync_ddp *ddp, const tri_sync_setup *setup)
 {
     enum { FEW_BUCKETS = 2 };
@@ -170,7 +170,7 @@ static tri_status ddp_finish(tri_sync *sync, tri_sync_slice *slice)
         tri_status ended = tri_work_wait(ddp->works[i]);
         ddp->works[i] = NULL;
         if (status == TRI_OK)
-            status = ended; /* the first failure's message stands: later ones repeat it */
+            status = ended; /* the first failure's message counts: later ones repeat it */
     }
     *slice = (tri_sync_slice){0, ddp->params->count};
     ddp->base.exposed_ns = tri_now_ns() - start_ns;

@@ -25,7 +25,7 @@ typedef struct sync_local {
     int part_count, threads;
     int64_t every;
     tri_outer *outer; /* NULL: the weights are averaged */
-    /* To stop, and what stands in TRI_TAIL_CALL: of this rank; of all at the last exchange; of this one there. */
+    /* To stop, and what is in TRI_TAIL_CALL: of this rank; of all at the last exchange; of this one there. */
     float wishes[TRI_OUTER_WISHES], agreed[TRI_OUTER_WISHES], called;
 } sync_local;
 

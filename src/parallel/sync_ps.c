@@ -29,7 +29,7 @@ typedef struct sync_ps {
     float **tails;                           /* [part_count] */
     int *missing;                            /* [cut_count] gradients that are not ready in this step */
     int *needs;                              /* [cut_count] of each step */
-    int *first_cut, *last_cut;               /* [tri_params_tail()] blocks that a gradient lies in */
+    int *first_cut, *last_cut;               /* [tri_params_tail()] blocks that a gradient is in */
     double weight;                           /* of this step's gradient, where it counts by itself */
     int64_t last_step;                       /* whose weights are those after all workers' */
     int64_t given_step;                      /* what the servers said at first */

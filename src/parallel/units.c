@@ -79,7 +79,7 @@ static int64_t unit_cut(const tri_params *params, tri_unit *unit, int ranks, int
     return least;
 }
 
-/* Small units, which do not do for all ranks, fall to other ones in turn. In large ones a rank's share lies at the same
+/* Small units, which do not do for all ranks, fall to other ones in turn. In large ones a rank's share is at the same
  * place, so that of a buffer that passes from unit to unit others see no more than their part. */
 static void unit_share(const tri_units *units, const tri_params *params, tri_unit *unit, int first, int last)
 {
@@ -88,7 +88,7 @@ static void unit_share(const tri_units *units, const tri_params *params, tri_uni
         (void)unit_cut(params, unit, units->ranks, first, last, number % units->ranks);
 }
 
-/* Each rank has of a tie what it has of its entry, which lies in one unit. */
+/* Each rank has of a tie what it has of its entry, which is in one unit. */
 static void tie_share(const tri_units *units, const tri_params *params, tri_unit *unit)
 {
     int e = params->ties[unit->tie].entry;
