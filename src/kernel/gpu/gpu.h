@@ -18,7 +18,8 @@
 #define GPU_KERNEL(name)                                                                                               \
     extern "C" __global__ void __launch_bounds__(TRI_GPU_THREADS)                                                      \
         tri_cuda_##name(const __grid_constant__ tri_gpu_##name##_args a)
-#define GPU_FN static __device__ __forceinline__
+#define GPU_FN       static __device__ __forceinline__
+#define GPU_FN_APART static __device__ __noinline__ /* its code is there once */
 #define GPU_SHARED(type, name)                                                                                         \
     __shared__ type name##_memory;                                                                                     \
     type *const name = &name##_memory
@@ -41,6 +42,7 @@
 #elif defined(TRI_GPU_BARE) /* clang -x cuda -nocudainc -nocudalib */
 #define GPU_KERNEL(name) extern "C" __attribute__((global)) void tri_cuda_##name(const tri_gpu_##name##_args a)
 #define GPU_FN           static __attribute__((device, always_inline)) inline
+#define GPU_FN_APART     static __attribute__((device, noinline))
 #define GPU_SHARED(type, name)                                                                                         \
     __attribute__((shared)) static type name##_memory;                                                                 \
     type *const name = &name##_memory
@@ -87,6 +89,7 @@ void gpu_mma(int type, float *d, const uint32_t *a, const uint32_t *b);
     }                                                                                                                  \
     static void name##_body(const tri_gpu_##name##_args a)
 #define GPU_FN                 static inline
+#define GPU_FN_APART           static inline
 #define GPU_SHARED(type, name) type *const name = (type *)gpu_shared(sizeof(type))
 #define gpu_tx()               (gpu_now.tx)
 #define gpu_bx()               (gpu_now.bx)
