@@ -7,6 +7,7 @@ import pathlib
 import signal
 import subprocess
 import sys
+import tarfile
 import tempfile
 import time
 import unittest
@@ -56,8 +57,10 @@ class Tools(unittest.TestCase):
 
     def test_a_bundle_checks_the_machine_to_which_it_was_copied(self):
         bundle = self.folder / "bundle"
-        made = run(TOOLS / "gpu_bundle", "--build", BUILD, "--most", "256", bundle)
+        made = run(TOOLS / "gpu_bundle", "--build", BUILD, "--most", "256", f"{bundle}.tar.gz")
         self.assertEqual(made.returncode, 0, made.stdout)
+        with tarfile.open(f"{bundle}.tar.gz") as archive:
+            archive.extractall(self.folder)
         done = run("tools/gpu_check", "--fake", "facts", "1", "gemm", "attention", "training", "nccl", "faults", "gpt2", "profile",
                    "--seconds", LIMIT_S - 20, folder=bundle, FAKE_NVML="ecc=2")
         self.assertEqual(done.returncode, 0, done.stdout)
