@@ -59,6 +59,15 @@ static void cutter_start(cutter *self, int workers, uint64_t seed)
     OK(tri_thread_start(&self->thread, "cutter", cutter_body, self));
 }
 
+#define CUTS_LEAST 5 /* in the time of a test */
+
+/* A worker that is done with `part` of `all` waits for as much of the cuts. */
+static void cuts_await(const cutter *self, int part, int all)
+{
+    while (atomic_load(&self->cuts) < part * CUTS_LEAST / all)
+        tri_sleep_ns(TRI_NS_PER_MS);
+}
+
 /* --- counting --- */
 
 #define KEYS   2100 /* enough to be lent to a single server */
@@ -99,6 +108,7 @@ static void count_body(kv_seat *seat)
             KV_OK(seat, tri_kv_push_pull(table, keys, rows, got, KEYS, &work));
         } else
             KV_OK(seat, tri_kv_push(table, -1, keys, rows, KEYS, NULL));
+        cuts_await(&test->cutter, p, PUSHES);
     }
     KV_OK(seat, tri_kv_wait(work));
     KV_OK(seat, tri_kv_barrier(seat->kv));
@@ -131,7 +141,6 @@ static void count_with_cuts(const char *const *options, int servers, uint64_t se
     tri_thread_join(test.cutter.thread);
     print_message("%d cuts\n", atomic_load(&test.cutter.cuts));
     assert_true(well);
-    assert_true(atomic_load(&test.cutter.cuts) > 3);
 }
 
 static void a_push_counts_once_however_often_connections_are_cut(void **state)
@@ -180,6 +189,7 @@ static void array_body(kv_seat *seat)
         KV_OK(seat, tri_kv_array_push(array, -1, values, NULL));
         KV_OK(seat, tri_kv_array_push_pull(array, values, got, NULL));
         KV_OK(seat, tri_kv_array_pull(array, got, NULL));
+        cuts_await(&test->cutter, r + 1, ROUNDS);
     }
     KV_CHECK(seat, values_wrong(values, 1, 1) == 0);
     KV_OK(seat, tri_kv_barrier(seat->kv));
@@ -207,7 +217,6 @@ static void arrays_count_once_too(void **state)
         tri_thread_join(test.cutter.thread);
         print_message("%d cuts\n", atomic_load(&test.cutter.cuts));
         assert_true(well);
-        assert_true(atomic_load(&test.cutter.cuts) > 3);
     }
 }
 
