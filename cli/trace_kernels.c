@@ -50,7 +50,7 @@ void tri_kernels_print(const tri_vector *kernels, int64_t steps, double all_us)
     const double each = steps > 0 ? 1e3 * (double)steps : 1e3;
     if (kernels->count == 0 || all_us <= 0)
         return;
-    printf("\nkernels of cards: %.0f %% of the time from the first to the last one\n"
+    printf("\nkernels, all cards together: %.0f %% of the time from the first to the last one\n"
            "kernel                      ms/step  share  launches/step\n",
            100 * sum_of(kernels) / all_us);
     for (size_t i = 0; i < kernels->count && i < MOST_PRINTED; i++)

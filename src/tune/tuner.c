@@ -51,6 +51,9 @@ static tri_status middle_words(const tri_sweep *sweep, tri_arena *arena, const c
     return TRI_OK;
 }
 
+/* What a worker takes of a card besides its arrays, about: the driver's context, modules, the library's workspace. */
+#define CONTEXT_NBYTES ((double)((size_t)512 << 20))
+
 /* Trials that the cards have room for, whose workers take turns with them. */
 static double card_slots_of(const tri_device_room *room, const tri_job_memory *memory, int workers)
 {
@@ -58,8 +61,8 @@ static double card_slots_of(const tri_device_room *room, const tri_job_memory *m
         return INFINITY;
     if (!memory->card) /* layouts that trials choose: it is not known what they need */
         return fmax(1, room->cards / workers);
-    return floor((double)room->free_nbytes * TRI_CARD_SHARE / (double)tri_job_memory_nbytes(memory)) * room->cards /
-           workers;
+    const double each = CONTEXT_NBYTES + (double)tri_job_memory_nbytes(memory);
+    return floor((double)room->free_nbytes * TRI_CARD_SHARE / each) * room->cards / workers;
 }
 
 /* slots: that cards have room for; infinite: there are none. */

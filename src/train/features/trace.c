@@ -252,7 +252,7 @@ static void file_write(const tri_job *job, tri_trace_rank *ranks, int count, con
         return;
     }
     tri_log(TRI_LOG_INFO, "trace of steps %lld to %lld: %s%s", (long long)window->from, (long long)job->step - 1,
-            window->path, lost ? " (the first ones are missing: too many events)" : "");
+            window->path, lost ? " (some are missing: too many events)" : "");
     if (silent > 0)
         tri_log(TRI_LOG_WARN, "the trace lacks %d of %d workers, which did not send theirs in time", silent, count);
 }
