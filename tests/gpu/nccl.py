@@ -88,6 +88,16 @@ class Nccl(unittest.TestCase):
             text = self.train("-n", "2", *MLP, "parallel.backend=nccl", *words, code=2, **faults)
             self.assertEqual(set(re.findall("(?m)^error.*", text)), {f"error: parallel.backend nccl: {why}"}, text)
 
+    def test_all_ranks_decide_alike_where_the_ranks_of_one_stage_are_on_two_hosts(self):
+        other = ["unshare", "-r", "--ipc"]  # another host, to the ranks of this one
+        if subprocess.run([*other, "true"], check=False, capture_output=True).returncode != 0:
+            self.skipTest("no namespaces for IPC here")
+        (self.folder / "rank.sh").write_text(f'if [ "$TRIREME_RANK" = 3 ]; then exec {" ".join(other)} "$@"; fi\nexec "$@"\n')
+        done = subprocess.run([TRIREME, "launch", "-n", "4", "sh", "rank.sh", TRIREME, "train", "run.yaml", *GPT2, "parallel.pipeline=2",
+                               "comm.encrypt=on", "comm.timeout_s=10", "train.device=cuda"], cwd=self.folder, env=self.environment(),
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=LIMIT_S, check=False)
+        self.check(done.stdout, "gradient sums: on the host: comm.encrypt is on, and NCCL does not encrypt\n", GPT2_HASH)
+
     def test_nccls_own_order_is_marked(self):
         text = self.train("-n", "3", *MLP, "comm.order=any")
         self.assertIn("gradient sums: by NCCL 2.28.9, between cards, in its own order\n", text)

@@ -34,6 +34,19 @@ static void options_ask(const tri_job *job, bool between_hosts, char why[TRI_NCC
         snprintf(why, TRI_NCCL_WHY_NBYTES, "comm.encrypt is on, and NCCL does not encrypt");
 }
 
+/* Whether gradients are summed between hosts, of any stage: the same on all ranks. */
+static bool is_between_hosts(const tri_job *job)
+{
+    tri_mesh mesh = job->mesh;
+    for (int r = 0; r < job->world; r++) {
+        tri_mesh_place(&mesh, r);
+        const int first = tri_mesh_rank(&mesh, 0, mesh.tensor_rank, mesh.stage);
+        if (tri_group_host_first(job->group, r) != tri_group_host_first(job->group, first))
+            return true;
+    }
+    return false;
+}
+
 /* On rank 0, when it has changed. */
 static void tell(tri_job *job, const char *why)
 {
@@ -65,7 +78,7 @@ tri_status tri_job_cards_find(tri_job *job)
     job->cards = cards_of(&job->config);
     if (job->forward_only || job->mesh.data == 1)
         return TRI_OK;
-    options_ask(job, tri_group_is_between_hosts(job->mesh.data_group), why);
+    options_ask(job, is_between_hosts(job), why);
     const bool card = tri_device_is_card(job->config.train.device);
     if (!card && job->config.parallel.backend != TRI_BACKEND_NCCL)
         return TRI_OK;
