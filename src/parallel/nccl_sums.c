@@ -128,13 +128,21 @@ static tri_status exchange(tri_group *group, const introduction *own, introducti
     return tri_all_gather(group, own, all, (int64_t)sizeof(*own), TRI_U8, NULL);
 }
 
-/* The first failure of any rank is that of all. */
+/* The rank has failed because another one has, or does not come. */
+static bool is_consequence(const introduction *rank)
+{
+    return rank->status == TRI_ETIMEOUT || rank->status == TRI_EABORT;
+}
+
+/* The first failure of any rank is that of all, a cause before its consequences. */
 static tri_status check_all(const introduction *all, int ranks)
 {
+    int first = -1;
     for (int r = 0; r < ranks; r++)
-        if (all[r].status != TRI_OK)
-            return tri_fail((tri_status)all[r].status, "rank %d: %.*s", r, WHY_NBYTES, all[r].why);
-    return TRI_OK;
+        if (all[r].status != TRI_OK && (first < 0 || (is_consequence(&all[first]) && !is_consequence(&all[r]))))
+            first = r;
+    return first < 0 ? TRI_OK
+                     : tri_fail((tri_status)all[first].status, "rank %d: %.*s", first, WHY_NBYTES, all[first].why);
 }
 
 static void uuid_print(const cuda_uuid *uuid, char text[48])
@@ -210,14 +218,15 @@ static tri_status check(const introduction *all, int ranks)
     return check_cards(all, ranks);
 }
 
-tri_status tri_nccl_sums_check(tri_group *group, const tri_device *device, char why[TRI_NCCL_WHY_NBYTES])
+tri_status tri_nccl_sums_check(tri_group *group, const tri_device *device, const char *against,
+                               char why[TRI_NCCL_WHY_NBYTES])
 {
     const int ranks = tri_group_count(group);
     introduction own, *all = tri_alloc_zero((size_t)ranks, sizeof(*all));
     if (!all)
         return TRI_ENOMEM;
     memset(&own, 0, sizeof(own));
-    introduction_fail(&own, introduce(device, &own));
+    introduction_fail(&own, against[0] ? tri_fail(TRI_EIO, "%s", against) : introduce(device, &own));
     const tri_status status = exchange(group, &own, all);
     const bool can = status != TRI_OK || check(all, ranks) == TRI_OK;
     snprintf(why, TRI_NCCL_WHY_NBYTES, "%s", can ? "" : tri_last_error());
@@ -238,13 +247,19 @@ static tri_status meet(tri_nccl_sums *sums, introduction *all)
     TRI_TRY(id_share(sums, &id));
     introduction_fail(
         &own, tri_nccl_open(sums->setup.device, &id, sums->rank, sums->ranks, &sums->setup.limits, &sums->nccl));
-    TRI_TRY(exchange(group, &own, all));
-    return check_all(all, sums->ranks);
+    const tri_status status = exchange(group, &own, all);
+    if (status == TRI_OK)
+        return check_all(all, sums->ranks);
+    char why[TRI_ERROR_NBYTES];
+    snprintf(why, sizeof(why), "%s", tri_last_error());
+    return own.status == TRI_OK || is_consequence(&own) ? status : tri_fail(status, "%s; %s", own.why, why);
 }
 
-/* An aborted communicator waits for nobody. */
-static void sums_free(tri_nccl_sums *sums)
+/* hangs: memory of the card cannot be freed. */
+static void sums_free(tri_nccl_sums *sums, bool hangs)
 {
+    if (hangs)
+        sums->plan.staging = NULL;
     plan_fini(sums);
     tri_free(sums->firsts);
     tri_free(sums->counts);
@@ -273,15 +288,13 @@ tri_status tri_nccl_sums_open(const tri_nccl_setup *setup, tri_nccl_sums **out)
         *out = sums;
         return TRI_OK;
     }
-    if (sums) {
-        char why[TRI_ERROR_NBYTES];
-        snprintf(why, sizeof(why), "%s", tri_last_error());
-        if (sums->nccl && tri_nccl_abort(sums->nccl) == TRI_OK)
-            (void)tri_nccl_close(sums->nccl);
-        sums_free(sums);
-        (void)tri_fail_copy(status, why);
-    }
-    return status;
+    char why[TRI_ERROR_NBYTES];
+    snprintf(why, sizeof(why), "%s", tri_last_error());
+    if (sums && sums->nccl && tri_nccl_abort(sums->nccl) != TRI_OK)
+        *out = sums;
+    else if (sums)
+        (void)tri_nccl_sums_close(sums);
+    return tri_fail_copy(status, why);
 }
 
 tri_status tri_nccl_sums_close(tri_nccl_sums *sums)
@@ -289,9 +302,7 @@ tri_status tri_nccl_sums_close(tri_nccl_sums *sums)
     if (!sums)
         return TRI_OK;
     const tri_status status = tri_nccl_close(sums->nccl);
-    if (status == TRI_ETIMEOUT)
-        sums->plan.staging = NULL; /* to free it would wait for the queue */
-    sums_free(sums);
+    sums_free(sums, status == TRI_ETIMEOUT);
     return status;
 }
 

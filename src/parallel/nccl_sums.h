@@ -29,16 +29,20 @@ typedef struct tri_nccl_setup {
 size_t tri_nccl_sums_nbytes(int64_t leaves, int ranks, int64_t block);
 /* Elements of the largest block of an all-reduce. */
 int64_t tri_nccl_sums_block(int64_t count, int ranks);
-/* Collective: what tri_nccl_sums_open() would fail with before it asks NCCL, the same on all ranks; "": nothing. */
+/* Collective: what tri_nccl_sums_open() would fail with before it asks NCCL, the same on all ranks; "": nothing.
+ * against: what this rank itself says against NCCL, which is then what all get; "": nothing. */
 #define TRI_NCCL_WHY_NBYTES 480
-tri_status tri_nccl_sums_check(tri_group *group, const tri_device *device, char why[TRI_NCCL_WHY_NBYTES]);
+tri_status tri_nccl_sums_check(tri_group *group, const tri_device *device, const char *against,
+                               char why[TRI_NCCL_WHY_NBYTES]);
 
 /* Collective over the group. All ranks fail with the same sentence: one has no NCCL (TRI_EUNSUPPORTED), their versions
- * differ, two are on one card (TRI_ECONFIG), or one does not come (TRI_ETIMEOUT). */
+ * differ, two are on one card (TRI_ECONFIG), or one does not come (TRI_ETIMEOUT). *out then stays as it is, unless the
+ * abort of NCCL hangs: close says so. */
 tri_status tri_nccl_sums_open(const tri_nccl_setup *setup, tri_nccl_sums **out);
-/* Collective, unless a call has failed. NULL does nothing. TRI_ETIMEOUT: NCCL hangs, and this process should end. */
+/* Collective, unless a call has failed. NULL does nothing. TRI_ETIMEOUT: NCCL hangs. */
 tri_status tri_nccl_sums_close(tri_nccl_sums *sums);
-/* For who knows that another rank has failed: ends what is under way, before close. As close. */
+/* For who knows that another rank has failed, or fails itself: ends what is under way, before close. TRI_ETIMEOUT: NCCL
+ * hangs, nothing on the card can be used, and this process should end. */
 tri_status tri_nccl_sums_abort(tri_nccl_sums *sums);
 /* "NCCL 2.28.9" */
 const char *tri_nccl_sums_name(const tri_nccl_sums *sums);

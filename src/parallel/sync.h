@@ -211,6 +211,11 @@ typedef struct tri_sync_ops {
     /* Waits until the weights that are here are those after the last publish. NULL: they are. */
     tri_status (*settle)(tri_sync *sync);
     tri_spread spread;
+    /* The step has failed, here or on another rank: nothing that it has queued waits for others from now on, and all
+     * that is left is destroy. Keeps tri_last_error(). NULL: nothing is queued. */
+    void (*stop)(tri_sync *sync);
+    /* There are no more steps, and all ranks have got here. Collective. NULL: nothing is to be done. */
+    void (*end)(tri_sync *sync);
     void (*destroy)(tri_sync *sync);
 } tri_sync_ops;
 
@@ -226,6 +231,7 @@ struct tri_sync {
     int64_t part;       /* where parts of the batch are dealt: the one to compute in that step */
     float grad_scale;   /* the trainer's, before publish: what the sums are multiplied with */
     bool ahead;         /* the next step may begin before all sums are there */
+    bool broken;        /* a call failed in which no rank was lost: the strategy cannot be used by these ranks */
     bool begun;         /* of ranks apart: what is alike on all of them is there (state) */
     float called;       /* of ranks apart: what this rank put into TRI_TAIL_CALL of the sum that the tail has now */
     int64_t exposed_ns; /* of the last step: time spent waiting in finish and publish */

@@ -62,25 +62,56 @@ static sync_nccl *nccl_of(tri_sync *sync)
     return tri_container_of(sync, sync_nccl, base);
 }
 
+static void keep_failure(sync_nccl *nccl, tri_status status)
+{
+    if (nccl->status != TRI_OK || status == TRI_OK)
+        return;
+    nccl->status = status;
+    snprintf(nccl->message, sizeof(nccl->message), "%s", tri_last_error());
+}
+
 /* --- making one --- */
 
-/* Who knows that another rank has failed does not wait for it. A card on which NCCL hangs cannot be used any more, nor
- * can memory of it be freed. */
-static void sums_close(sync_nccl *nccl)
+/* What is under way waits for nobody any more. A card on which NCCL hangs cannot be used, nor can memory of it be
+ * freed.
+ */
+static void sums_abort(const sync_nccl *nccl)
 {
     char why[TRI_ERROR_NBYTES];
     snprintf(why, sizeof(why), "%s", tri_last_error());
-    tri_status status = TRI_OK;
-    if (nccl->sums && (nccl->status != TRI_OK || tri_group_has_failed(nccl->group)))
-        status = tri_nccl_sums_abort(nccl->sums);
-    if (status == TRI_OK)
-        status = tri_nccl_sums_close(nccl->sums);
-    if (status == TRI_ETIMEOUT && (nccl->status != TRI_OK || tri_group_has_failed(nccl->group))) {
-        tri_log(TRI_LOG_ERROR, "%s; nothing on the card can be used after it: this process ends", tri_last_error());
+    if (nccl->sums && tri_nccl_sums_abort(nccl->sums) != TRI_OK) {
+        tri_log(TRI_LOG_ERROR, "%s%s%s; nothing on the card can be used after it: this process ends", why,
+                why[0] ? "; " : "", tri_last_error());
         _Exit(1);
     }
+    (void)tri_fail_copy(TRI_EABORT, why); /* keeps the message */
+}
+
+/* After a step that has failed, on this rank or another one. */
+static void nccl_stop(tri_sync *sync)
+{
+    sums_abort(nccl_of(sync));
+}
+
+/* All that was queued is done: where NCCL hangs it is left as it is. */
+static void nccl_end(tri_sync *sync)
+{
+    sync_nccl *nccl = nccl_of(sync);
+    if (tri_nccl_sums_close(nccl->sums) != TRI_OK)
+        tri_log(TRI_LOG_WARN, "%s; all sums are complete", tri_last_error());
     nccl->sums = NULL;
-    (void)tri_fail_copy(status, why);
+}
+
+/* What follows may free what sums have used. */
+static void sums_close(sync_nccl *nccl)
+{
+    if (nccl->status != TRI_OK || tri_group_has_failed(nccl->group))
+        sums_abort(nccl);
+    nccl_end(&nccl->base);
+    if (!nccl->beside.ops || !nccl->computed.mark)
+        return;
+    tri_device_event_record(&nccl->beside, nccl->computed, TRI_QUEUE_KERNELS);
+    tri_device_event_wait(&nccl->beside, nccl->computed);
 }
 
 static void nccl_destroy(tri_sync *sync)
@@ -226,7 +257,7 @@ static tri_status nccl_make(sync_nccl *nccl, const tri_sync_setup *setup)
     const tri_nccl_setup sums = {.group = nccl->group,
                                  .device = &nccl->beside,
                                  .any_order = setup->cards.any_order,
-                                 .limits = {.join_ms = setup->cards.limit_ms,
+                                 .limits = {.join_ms = setup->cards.limit_ms / 2, /* then ranks say by the comm why */
                                             .exchange_ms = setup->cards.limit_ms,
                                             .leave_ms = LEAVE_MS,
                                             .ended = has_ended,
@@ -250,8 +281,11 @@ static tri_status nccl_create(const tri_sync_ops *ops, const tri_sync_setup *set
     nccl->overlap = setup->config->overlap;
     tri_status status = nccl_make(nccl, setup);
     if (status != TRI_OK) {
+        char why[TRI_ERROR_NBYTES];
+        keep_failure(nccl, status);
+        snprintf(why, sizeof(why), "%s", nccl->message);
         nccl_destroy(&nccl->base);
-        return status;
+        return tri_fail_copy(status, why);
     }
     *out = &nccl->base;
     return TRI_OK;
@@ -288,14 +322,6 @@ static tri_status nccl_begin(tri_sync *sync)
         nccl->missing[u] = nccl->units.items[u].away ? 0 : nccl->units.items[u].entry_count;
     nccl->full_count = nccl->released = 0;
     return nccl->status == TRI_OK ? TRI_OK : tri_fail_copy(nccl->status, nccl->message);
-}
-
-static void keep_failure(sync_nccl *nccl, tri_status status)
-{
-    if (nccl->status != TRI_OK || status == TRI_OK)
-        return;
-    nccl->status = status;
-    snprintf(nccl->message, sizeof(nccl->message), "%s", tri_last_error());
 }
 
 /* What NCCL does from now on sees what kernels so far have made. */
@@ -387,14 +413,15 @@ static tri_status tail_sum(const sync_nccl *nccl, tri_work **work)
 }
 
 /* NCCL has failed. Where another rank is lost, or has failed, the comm says which, as in any other call. */
-static tri_status sums_explain(const sync_nccl *nccl)
+static tri_status sums_explain(sync_nccl *nccl)
 {
     const int64_t start_ns = tri_now_ns();
     while (!tri_group_has_failed(nccl->group) && tri_now_ns() - start_ns < BLAME_NS)
         tri_sleep_ns(LOOK_NS);
     if (tri_group_has_failed(nccl->group))
         TRI_TRY(tri_barrier(nccl->group, NULL));
-    return tri_fail_copy(nccl->status, nccl->message);
+    nccl->base.broken = true;
+    return tri_fail_copy(TRI_EIO, nccl->message);
 }
 
 static tri_status nccl_finish(tri_sync *sync, tri_sync_slice *slice)
@@ -517,7 +544,9 @@ static tri_status zero2_create(const tri_sync_setup *setup, tri_sync **out)
     return nccl_create(&tri_sync_nccl_zero2, setup, out);
 }
 
-#define COMMON .begin = nccl_begin, .ready = nccl_ready, .finish = nccl_finish, .sum = nccl_sum, .destroy = nccl_destroy
+#define COMMON                                                                                                         \
+    .begin = nccl_begin, .ready = nccl_ready, .finish = nccl_finish, .sum = nccl_sum, .stop = nccl_stop,               \
+    .end = nccl_end, .destroy = nccl_destroy
 #define SHARES .fold = shares_fold, .publish = nccl_publish
 
 const tri_sync_ops tri_sync_nccl = {

@@ -4,7 +4,8 @@
  *
  * Streams are lazy: work is done when somebody waits, and work of several streams runs in an order that
  * FAKE_CUDA_SEED draws: a copy that no event orders reads too early or too late. An asynchronous copy must name pinned
- * memory of the host. It brings the kernels along, so that a program that was built without nvcc trains on it too.
+ * memory of the host. Memory is freed, and unpinned, when all streams of its card are done, as NVIDIA's driver does. It
+ * brings the kernels along, so that a program that was built without nvcc trains on it too.
  * FAKE_CUDA has faults, with commas between: no_kernels, no_card, old_driver, old_card, no_start, no_pin, no_order
  * (streams do not wait for events); memory=MIB of a card (8192), of which each process has all; full=WHEN, memory is
  * out for one allocation; sticky=WHEN, a launch fails and so does every call after it. WHEN is a number (that one, of
@@ -65,6 +66,7 @@ typedef struct work {
 
 struct cuda_stream_object {
     int open;
+    cuda_device card;
     work list[MOST_WORK]; /* a ring */
     int first, count;
 };
@@ -224,6 +226,14 @@ static void run_until(cuda_stream stream, const struct cuda_event_object *event)
     }
 }
 
+/* The mutex is held. */
+static void card_wait(void)
+{
+    for (int i = 0; i < MOST_STREAMS && sick == 0; i++)
+        if (streams[i].open && streams[i].card == current)
+            run_until(&streams[i], NULL);
+}
+
 /* Of calls that queue: the mutex is held. */
 static cuda_result add(cuda_stream stream, work w)
 {
@@ -313,7 +323,9 @@ static cuda_result unpin(const char *memory)
     if (result == 0) {
         if (in_use(memory, pinned[i].nbytes))
             stop("a copy still uses pinned memory that is freed");
-        pinned[i] = pinned[--pinned_count];
+        card_wait();
+        pinned[pinned_find(memory, 1)] = pinned[pinned_count - 1]; /* others may have freed theirs meanwhile */
+        pinned_count--;
     }
     pthread_mutex_unlock(&mutex);
     return result;
@@ -480,8 +492,10 @@ cuda_result cuStreamCreate(cuda_stream *stream, unsigned flags)
     for (int i = 1; i < MOST_STREAMS && !*stream; i++)
         if (!streams[i].open)
             *stream = &streams[i];
-    if (*stream)
+    if (*stream) {
         (*stream)->open = 1;
+        (*stream)->card = current;
+    }
     pthread_mutex_unlock(&mutex);
     return *stream ? 0 : CUDA_OUT_OF_MEMORY;
 }
@@ -593,6 +607,7 @@ cuda_result cuMemFree_v2(cuda_memory memory)
     pthread_mutex_lock(&mutex);
     if (sick == 0 && in_use(bytes, malloc_usable_size(bytes)))
         stop("work still uses memory that is freed");
+    card_wait();
     used -= malloc_usable_size(bytes);
     pthread_mutex_unlock(&mutex);
     free(bytes);

@@ -6,9 +6,10 @@
  * everything: a communicator is in progress until all ranks are there and after each group, and a call meanwhile is
  * refused. Two ranks on one card are refused, but only when all ranks are there. All-reduce adds from the last rank to
  * the first. FAKE_NCCL names what else it does, separated by commas: `old1`: card 1 has version 2.27.3; `no_version1`:
- * none; `absent1`: rank 1 never comes; `silent1`: rank 1 comes and then sends nothing; `gone1`: to the others it is
- * lost; `finalize_hangs`, `abort_hangs`; `killed=FILE`, `stopped=FILE`: whoever removes the file first is killed or
- * stopped (SIGSTOP) within an exchange.
+ * none; `absent1`: rank 1 never comes; `fails1`: it fails as it comes; `silent1`: rank 1 comes and then sends nothing;
+ * `gone1`: to the others it is lost; `finalize_hangs`, `abort_hangs`; `killed=FILE`, `stopped=FILE`: whoever removes
+ * the file first is killed or stopped (SIGSTOP) within an exchange; `killed_gather=FILE`: in one that hands out blocks
+ * of all ranks.
  */
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -70,7 +71,7 @@ typedef struct sum {
 typedef struct work {
     nccl_comm comm;
     cuda_stream stream;
-    int move_count, sum_count;
+    int move_count, sum_count, gathers;
     move moves[MOST_MOVES];
     sum sums[MOST_RANKS];
 } work;
@@ -176,7 +177,9 @@ nccl_result ncclCommInitRankConfig(nccl_comm *comm, int count, nccl_unique_id id
     made->rank = rank;
     made->count = count;
     made->all->card[rank] = card_now();
-    if (!(has("absent1") && rank == 1))
+    if (has("fails1") && rank == 1)
+        made->failed = refuse("", SYSTEM_ERROR);
+    else if (!(has("absent1") && rank == 1))
         (void)atomic_fetch_add(&made->all->joined, 1);
     *comm = made;
     return NCCL_IN_PROGRESS;
@@ -309,14 +312,14 @@ static int work_run(void *arg)
 {
     work *w = arg;
     if (!atomic_load(&w->comm->aborted)) {
-        if (is_now("killed"))
+        if (is_now(w->gathers ? "killed_gather" : "killed"))
             (void)kill(getpid(), SIGKILL);
         if (is_now("stopped"))
             (void)kill(getpid(), SIGSTOP);
         if (has("silent1") && w->comm->rank == 1)
             return 0;
         if (has("gone1") && w->comm->rank != 1)
-            w->comm->failed = NCCL_REMOTE_ERROR;
+            w->comm->failed = refuse("", NCCL_REMOTE_ERROR);
         if (w->comm->failed != 0 || !moves_run(w))
             return 0;
         sums_run(w);
@@ -423,8 +426,10 @@ nccl_result ncclAllGather(const void *from, void *to, size_t count, int type, nc
 {
     (void)ncclGroupStart();
     const nccl_result result = group_open(comm, 0, type, stream);
-    if (result == 0)
+    if (result == 0) {
         exchange_all(comm, from, to, count);
+        group->gathers = 1;
+    }
     return group_done(result);
 }
 
@@ -435,7 +440,9 @@ nccl_result ncclBroadcast(const void *from, void *to, size_t count, int type, in
     const nccl_result result = group_open(comm, root, type, stream);
     for (int r = 0; result == 0 && comm->rank == root && r < comm->count; r++)
         add(1, r, from, count);
-    if (result == 0)
+    if (result == 0) {
         add(0, root, to, count);
+        group->gathers = 1;
+    }
     return group_done(result);
 }

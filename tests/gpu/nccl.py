@@ -110,15 +110,39 @@ class Nccl(unittest.TestCase):
                 line = json.loads(path.read_text().splitlines()[-1])
                 self.assertAlmostEqual(line["gpu_own_memory_peak_bytes"] / line["gpu_own_memory_planned_bytes"], 1, delta=0.02)
 
+    # --- NCCL fails, and no rank is lost ---
+
+    def test_a_rank_that_fails_as_it_comes_says_why(self):
+        text = self.train("-n", "2", *MLP, "comm.timeout_s=4", code=1, nccl="fails1")
+        self.assertEqual(set(re.findall("(?m)^error.*", text)), {"error: rank 1: NCCL 2.28.9: init: unhandled system error"}, text)
+
+    def test_an_abort_that_hangs_ends_the_process(self):
+        text = self.train("-n", "2", *MLP, "comm.timeout_s=4", code=1, nccl="fails1,abort_hangs")
+        self.assertIn("its abort has not ended within 5.0 s: end this process; nothing on the card can be used after it: this process ends", text)
+
+    def test_a_finalize_that_hangs_is_told_and_the_run_ends_well(self):
+        text = self.train("-n", "2", *MLP, nccl="finalize_hangs")
+        self.check(text, BY_NCCL)
+        self.assertIn("NCCL 2.28.9: its finalize has not ended within 5.0 s; all sums are complete", text)
+
+    def test_a_run_ends_where_an_exchange_fails(self):
+        text = self.train("-n", "3", *LONG, code=1, nccl="gone1")
+        self.assertRegex(text, "(?m)^error: step 0: NCCL 2.28.9: exchange: remote process exited or there was a network error$")
+
+    def test_in_an_elastic_run_the_host_sums_from_then_on(self):
+        text = self.train("-n", "3", "--elastic", "3:3", *LONG, nccl="gone1")
+        self.assertRegex(text, "gradient sums: on the host: rank [02]: it has failed: step 0: NCCL 2.28.9: exchange: remote process exited")
+        self.assertIn(f"weights: xxh3 {LONG_HASH}\n", text)
+
     # --- a rank that is lost while others wait in NCCL ---
 
     def faulty(self, fault, *words):
-        trigger, output = self.folder / "trigger", self.folder / "output"
+        trigger, output, out = self.folder / "trigger", self.folder / "output", fault
         with output.open("w") as file:
-            launcher = subprocess.Popen([TRIREME, "train", "run.yaml", "--out", "run", *LONG, *words, "-n", "3", "--elastic", "2:3", "--restarts", "10",
+            launcher = subprocess.Popen([TRIREME, "train", "run.yaml", "--out", out, *LONG, *words, "-n", "3", "--elastic", "2:3", "--restarts", "10",
                                          "train.device=cuda"], cwd=self.folder, env=self.environment(nccl=f"{fault}={trigger}"), stdout=file,
                                         stderr=subprocess.STDOUT)
-        metrics, end = self.folder / "run/metrics.jsonl", time.monotonic() + LIMIT_S
+        metrics, end = self.folder / out / "metrics.jsonl", time.monotonic() + LIMIT_S
         while launcher.poll() is None and time.monotonic() < end:
             if metrics.exists() and metrics.read_text().count('"loss"') >= 5:
                 trigger.touch()
@@ -134,6 +158,7 @@ class Nccl(unittest.TestCase):
         text = output.read_text()
         self.assertEqual(launcher.returncode, 0, text)
         self.assertFalse(trigger.exists(), "the run was over before the fault")
+        self.assertIn("generation 2: resumed", text)
         self.assertIn(f"weights: xxh3 {LONG_HASH}", text)
         return text
 
@@ -147,6 +172,7 @@ class Nccl(unittest.TestCase):
 
     def test_so_they_do_with_zero1_whether_sums_or_weights_travel(self):
         self.faulty("killed", "parallel.sync=zero1")
+        self.faulty("killed_gather", "parallel.sync=zero1")
 
     def test_the_others_go_on_without_a_rank_that_stops(self):
         self.faulty("stopped")

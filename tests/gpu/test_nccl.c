@@ -11,11 +11,13 @@
 
 #include <cmocka.h>
 
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/runtime.h"
 #include "base/status.h"
 #include "device/cuda/nccl.h"
 #include "parallel/nccl_sums.h"
@@ -225,7 +227,8 @@ static void fails(spawn_rank *self, void *arg)
     const tri_status status = tri_nccl_sums_open(&setup, &sums);
     if (f->sentence) {
         said(&p, status, f->status, f->sentence);
-        SPAWN_CHECK(self, !sums);
+        SPAWN_CHECK(self, !sums == !f->hangs);
+        SPAWN_CHECK(self, tri_nccl_sums_close(sums) == (f->hangs ? TRI_ETIMEOUT : TRI_OK));
     } else if (status != TRI_OK) {
         said(&p, status, TRI_OK, "");
     } else {
@@ -265,7 +268,9 @@ static const failure failures[] = {
     {.words = "absent1", .status = TRI_ETIMEOUT, .sentence = "rank 0: NCCL 2.28.9: init: " WAITED},
     {.words = "absent1,abort_hangs",
      .status = TRI_ETIMEOUT,
-     .sentence = "rank 0: NCCL 2.28.9: init: " WAITED "; " HANGS},
+     .sentence = "rank 0: NCCL 2.28.9: init: " WAITED "; " HANGS,
+     .hangs = true},
+    {.words = "fails1", .status = TRI_EIO, .sentence = "rank 1: NCCL 2.28.9: init: unhandled system error"},
     {.words = "silent1", .status = TRI_ETIMEOUT, .exchange = "NCCL 2.28.9: exchange: " WAITED},
     {.words = "gone1",
      .status = TRI_EPEER,
@@ -344,6 +349,39 @@ static void closing_has_a_limit(void **state)
     assert_true(spawn_ranks(&(spawn_config){.kind = SPAWN_INPROC, .world = 1}, a_finalize_that_hangs_ends, NULL));
 }
 
+static atomic_int quiet, over; /* rank 1 does nothing between the two */
+
+/* What is on the queue waits for a rank that sends nothing, until the abort. */
+static void without_memory(spawn_rank *self, void *arg)
+{
+    party p;
+    (void)arg;
+    if (!card_open(&p, self, self->rank))
+        return;
+    parts_fill(&p, true);
+    tri_nccl_sums *sums = sums_open(&p, true);
+    if (sums)
+        SPAWN_CHECK(self, tri_nccl_sums_all_reduce(sums, LEAVES, p.there, p.part_count, COUNT) == TRI_OK);
+    if (self->rank == 1)
+        atomic_store(&quiet, 1);
+    while (!atomic_load(self->rank == 0 ? &quiet : &over))
+        tri_yield();
+    tri_memory_fail_at(self->rank == 0 ? 1 : 0);
+    SPAWN_CHECK(self, !sums || tri_nccl_sums_abort(sums) == TRI_OK);
+    tri_memory_fail_at(0);
+    atomic_store(&over, 1);
+    SPAWN_CHECK(self, !sums || tri_nccl_sums_wait(sums) == TRI_OK);
+    SPAWN_CHECK(self, tri_nccl_sums_close(sums) == TRI_OK);
+    card_close(&p);
+}
+
+static void an_abort_needs_no_memory(void **state)
+{
+    (void)state;
+    fake_set("silent1");
+    assert_true(spawn_ranks(&(spawn_config){.kind = SPAWN_INPROC, .world = 2}, without_memory, NULL));
+}
+
 /* A communicator whose last group is still under way takes nothing; ours polls before. */
 static void a_call_too_early_is_refused(void **state)
 {
@@ -389,11 +427,12 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_canonical_order_has_the_bits_of_the_host),
         cmocka_unit_test(any_order_adds_all),
-        cmocka_unit_test(each_failure_is_one_sentence),
         cmocka_unit_test(the_library_refuses_two_ranks_on_one_card),
         cmocka_unit_test(closing_has_a_limit),
+        cmocka_unit_test(an_abort_needs_no_memory),
         cmocka_unit_test(a_call_too_early_is_refused),
         cmocka_unit_test(of_another_device_there_is_no_card),
+        cmocka_unit_test(each_failure_is_one_sentence), /* the last: cards wait for ever after it */
     };
     const struct CMUnitTest absent[] = {cmocka_unit_test(without_a_library)};
     tri_cuda_image = NULL; /* the fake has its own */

@@ -30,16 +30,25 @@ static tri_status find_calls(void *library, const char *file, tri_nccl_calls *ca
     return TRI_OK;
 }
 
-tri_status tri_nccl_load(bool emulated, const tri_nccl_calls **out)
+static tri_status calls_load(bool emulated, tri_nccl_calls *calls)
 {
-    static tri_nccl_calls calls[2];
     const char *file = emulated ? EMULATED : LIBRARY;
     void *library = dlopen(file, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
-    if (!library)
-        return tri_fail(TRI_EUNSUPPORTED, "there is no NCCL (%s)", LIBRARY);
-    TRI_TRY(find_calls(library, file, &calls[emulated]));
-    *out = &calls[emulated];
-    return TRI_OK;
+    return library ? find_calls(library, file, calls) : tri_fail(TRI_EUNSUPPORTED, "there is no NCCL (%s)", LIBRARY);
+}
+
+/* A process has one driver, so emulated or not is the same in all calls. */
+tri_status tri_nccl_load(bool emulated, const tri_nccl_calls **out)
+{
+    static tri_nccl_calls calls;
+    static bool ready;
+    static tri_mutex mutex = {.real = PTHREAD_MUTEX_INITIALIZER};
+    tri_mutex_lock(&mutex);
+    const tri_status status = ready ? TRI_OK : calls_load(emulated, &calls);
+    ready = status == TRI_OK;
+    tri_mutex_unlock(&mutex);
+    *out = &calls;
+    return status;
 }
 
 void tri_nccl_print(int version, char text[TRI_NCCL_NBYTES])
@@ -91,11 +100,11 @@ static bool is_over(patience *p)
 }
 
 /* Both the caller and the thread use it: it stays when the caller gives up. */
-typedef struct limited_call {
+typedef struct tri_nccl_call {
     const tri_nccl_calls *calls;
     const tri_cuda_calls *driver;
     cuda_context context;
-    void (*run)(struct limited_call *call);
+    void (*run)(struct tri_nccl_call *call);
     nccl_comm comm;
     nccl_result result;
     atomic_bool done;
@@ -122,16 +131,13 @@ static limited_call *call_make(const tri_nccl *nccl, void (*run)(limited_call *c
     return call;
 }
 
-/* TRI_ETIMEOUT, without a message: the call hangs, and is nobody's any more. Else the caller frees it. */
+/* TRI_ETIMEOUT, without a message: the call hangs, and is nobody's any more. Else it is the caller's again; another
+ * failure: there is no thread, and it has not run. */
 static tri_status call_run(limited_call *call, int64_t limit_ms)
 {
     tri_thread *thread;
     patience p = patience_make(limit_ms);
-    tri_status status = tri_thread_start(&thread, "nccl", limited_body, call);
-    if (status != TRI_OK) {
-        tri_free(call);
-        return status;
-    }
+    TRI_TRY(tri_thread_start(&thread, "nccl", limited_body, call));
     while (!atomic_load(&call->done)) {
         if (is_over(&p))
             return TRI_ETIMEOUT;
@@ -162,23 +168,30 @@ static void finalize_run(limited_call *call)
         call->result = 0; /* nobody needs it any more */
 }
 
+/* Without a thread it runs on the caller's, and has no limit. */
+static void comm_abort(tri_nccl *nccl)
+{
+    limited_call *call = nccl->abort_call;
+    call->comm = nccl->comm;
+    nccl->comm = NULL;
+    nccl->abort_call = NULL;
+    const tri_status status = call_run(call, nccl->limits.leave_ms);
+    nccl->hangs = status == TRI_ETIMEOUT;
+    if (nccl->hangs)
+        return;
+    if (status != TRI_OK)
+        limited_body(call);
+    tri_free(call);
+}
+
 tri_status tri_nccl_abort(tri_nccl *nccl)
 {
-    if (!nccl->comm)
+    if (nccl->comm)
+        comm_abort(nccl);
+    if (!nccl->hangs)
         return TRI_OK;
-    const int64_t limit_ms = nccl->limits.leave_ms;
-    limited_call *call = call_make(nccl, abort_run);
-    nccl->comm = NULL;
-    if (!call)
-        return TRI_ENOMEM;
-    const tri_status status = call_run(call, limit_ms);
-    nccl->hangs = status == TRI_ETIMEOUT;
-    if (status == TRI_ETIMEOUT)
-        return tri_fail(TRI_ETIMEOUT, "%s: its abort has not ended within %.1f s: end this process", nccl->name,
-                        (double)limit_ms / 1000);
-    if (status == TRI_OK)
-        tri_free(call);
-    return status;
+    return tri_fail(TRI_ETIMEOUT, "%s: its abort has not ended within %.1f s: end this process", nccl->name,
+                    (double)nccl->limits.leave_ms / 1000);
 }
 
 /* Aborts after a failure, whose message stays; an abort that hangs is added to it. */
@@ -257,6 +270,12 @@ static tri_status comm_create(tri_nccl *nccl, const nccl_unique_id *id)
     return state_await(nccl, "init", nccl->limits.join_ms);
 }
 
+static void nccl_free(tri_nccl *nccl)
+{
+    tri_free(nccl->abort_call);
+    tri_free(nccl);
+}
+
 tri_status tri_nccl_open(const tri_device *device, const nccl_unique_id *id, int rank, int count,
                          const tri_nccl_limits *limits, tri_nccl **out)
 {
@@ -271,27 +290,26 @@ tri_status tri_nccl_open(const tri_device *device, const nccl_unique_id *id, int
     *nccl = (tri_nccl){.calls = calls, .card = card, .rank = rank, .count = count, .limits = *limits};
     (void)calls->version(&version);
     tri_nccl_print(version, nccl->name);
-    const tri_status status = comm_create(nccl, id);
-    if (status != TRI_OK) {
-        tri_free(nccl);
-        return status;
-    }
-    *out = nccl;
-    return TRI_OK;
+    nccl->abort_call = call_make(nccl, abort_run);
+    const tri_status status = nccl->abort_call ? comm_create(nccl, id) : TRI_ENOMEM;
+    if (status == TRI_OK || nccl->hangs)
+        *out = nccl;
+    else
+        nccl_free(nccl);
+    return status;
 }
 
 static tri_status finalize(tri_nccl *nccl)
 {
     limited_call *call = call_make(nccl, finalize_run);
-    if (!call)
-        return TRI_ENOMEM;
-    const tri_status status = call_run(call, nccl->limits.leave_ms);
+    const tri_status status = call ? call_run(call, nccl->limits.leave_ms) : TRI_ENOMEM;
     if (status == TRI_ETIMEOUT)
         return tri_fail(TRI_ETIMEOUT, "%s: its finalize has not ended within %.1f s", nccl->name,
                         (double)nccl->limits.leave_ms / 1000);
-    TRI_TRY(status);
-    const nccl_result result = call->result;
+    const nccl_result result = status == TRI_OK ? call->result : 0;
     tri_free(call);
+    if (status != TRI_OK)
+        return give_up(nccl, status);
     return result == 0 ? TRI_OK : give_up(nccl, fail_as(nccl->calls, nccl->name, "finalize", result));
 }
 
@@ -301,8 +319,8 @@ tri_status tri_nccl_close(tri_nccl *nccl)
         return TRI_OK;
     tri_status status = nccl->comm ? finalize(nccl) : TRI_OK;
     if (nccl->hangs)
-        status = tri_fail(TRI_ETIMEOUT, "%s: its abort hangs: end this process", nccl->name);
-    tri_free(nccl);
+        status = tri_nccl_abort(nccl); /* which says so */
+    nccl_free(nccl);
     return status;
 }
 

@@ -24,8 +24,9 @@ typedef struct tri_nccl_limits {
 typedef struct tri_nccl {
     const tri_nccl_calls *calls;
     tri_cuda_handles card;
-    nccl_comm comm; /* NULL: it was aborted */
-    bool hangs;     /* so does what it has queued */
+    nccl_comm comm;                   /* NULL: it was aborted */
+    struct tri_nccl_call *abort_call; /* made when it is opened: an abort needs no memory; NULL: it was aborted */
+    bool hangs;                       /* the abort does, and so what it has queued */
     int rank, count;
     tri_nccl_limits limits;
     nccl_result result; /* the first failure since begin */
@@ -40,9 +41,9 @@ void tri_nccl_print(int version, char text[TRI_NCCL_NBYTES]);
 /* Rank 0 makes it, and tells it the others. */
 tri_status tri_nccl_unique_id(const tri_device *device, nccl_unique_id *id);
 
-/* Collective. Blocks until all ranks are there: TRI_ETIMEOUT, one is not; TRI_EABORT, another rank has failed. With
- * NCCL_COMM_BLOCKING=1 in the environment NCCL waits by itself, without a limit. The same thread calls the functions
- * below. */
+/* Collective. Blocks until all ranks are there: TRI_ETIMEOUT, one is not; TRI_EABORT, another rank has failed. After a
+ * failure *out stays as it is, unless its abort hangs: then close says so. With NCCL_COMM_BLOCKING=1 in the environment
+ * NCCL waits by itself, without a limit. The same thread calls the functions below. */
 tri_status tri_nccl_open(const tri_device *device, const nccl_unique_id *id, int rank, int count,
                          const tri_nccl_limits *limits, tri_nccl **out);
 /* Collective, unless it was aborted. NULL does nothing. TRI_ETIMEOUT: NCCL hangs, and so may the card's queue. */

@@ -83,7 +83,7 @@ tri_status tri_job_cards_find(tri_job *job)
     if (!card && job->config.parallel.backend != TRI_BACKEND_NCCL)
         return TRI_OK;
     if (!why[0])
-        TRI_TRY(tri_nccl_sums_check(job->group, job->device, why));
+        TRI_TRY(tri_nccl_sums_check(job->group, job->device, job->no_nccl, why));
     if (why[0] && job->config.parallel.backend == TRI_BACKEND_NCCL)
         return tri_fail(TRI_ECONFIG, "parallel.backend nccl: %s", why);
     job->cards.nccl = !why[0];

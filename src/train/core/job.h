@@ -18,6 +18,7 @@
 #include "monitor/trace.h"
 #include "nn/graph.h"
 #include "parallel/mesh.h"
+#include "parallel/nccl_sums.h"
 #include "parallel/pipeline.h"
 #include "parallel/tensor.h"
 #include "train/checkpointing/shard_map.h"
@@ -270,13 +271,14 @@ struct tri_job {
     void **states; /* of the features (features.h) */
     uint64_t config_hash;
     char bits[128];
-    char arithmetic[128]; /* of a card, with the algorithms of all ranks; "": not known yet (products.c) */
-    char no_library[160]; /* why none multiplies; "": none was wanted, or one does */
-    tri_sync_cards cards; /* who sums the gradients of ranks on cards */
-    char sums[560];       /* the line that says it; "": none has */
-    tri_metrics *metrics; /* rank 0 with a run folder, else NULL */
-    tri_console *console; /* rank 0 with console, else NULL */
-    bool result_printed;  /* the run's last lines, by this process */
+    char arithmetic[128];              /* of a card, with the algorithms of all ranks; "": not known yet (products.c) */
+    char no_library[160];              /* why none multiplies; "": none was wanted, or one does */
+    tri_sync_cards cards;              /* who sums the gradients of ranks on cards */
+    char sums[560];                    /* the line that says it; "": none has */
+    char no_nccl[TRI_NCCL_WHY_NBYTES]; /* why NCCL is not used again by this process; "": it may be */
+    tri_metrics *metrics;              /* rank 0 with a run folder, else NULL */
+    tri_console *console;              /* rank 0 with console, else NULL */
+    bool result_printed;               /* the run's last lines, by this process */
 };
 
 /* job->bits of a run in which a flipped bit was found some steps after it may have been used begins with this. */
@@ -285,6 +287,8 @@ struct tri_job {
 tri_status tri_job_create(tri_comm *comm, const char *run_folder, tri_job **out);
 /* Closes what could not be opened; the others hear why. Returns `status`, whose message stays. */
 tri_status tri_job_open_failed(tri_job *job, tri_status status);
+/* No rank makes a further step with these ranks. Collective. */
+tri_status tri_job_sums_end(tri_job *job);
 /* The last lines of a run, once: a generation that ends what is done says nothing again. Collective. */
 tri_status tri_job_print_result(tri_job *job);
 /* TRI_ECANCELED: a signal has ended it, and the step is saved. */

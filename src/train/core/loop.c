@@ -90,17 +90,36 @@ static tri_status step_and_after(tri_job *job)
     return tri_features_step_end(job);
 }
 
+/* The others hear of it first: what is queued on a card may take a while to end. */
+static void step_fail(tri_job *job, tri_status status)
+{
+    if (job->world > 1)
+        tri_comm_abort(job->comm, status, tri_last_error());
+    if (job->sync->broken)
+        snprintf(job->no_nccl, sizeof(job->no_nccl), "it has failed: %s", tri_last_error());
+    if (job->sync->ops->stop)
+        job->sync->ops->stop(job->sync);
+}
+
 tri_status tri_job_step(tri_job *job, bool *done)
 {
     if (job->step < job->steps) {
         tri_status status = step_and_after(job);
         if (status != TRI_OK) {
-            if (job->world > 1)
-                tri_comm_abort(job->comm, status, tri_last_error());
+            step_fail(job, status);
             return status;
         }
     }
     *done = job->step >= job->steps;
+    return TRI_OK;
+}
+
+tri_status tri_job_sums_end(tri_job *job)
+{
+    if (!job->sync->ops->end)
+        return TRI_OK;
+    TRI_TRY(tri_barrier(job->group, NULL));
+    job->sync->ops->end(job->sync);
     return TRI_OK;
 }
 
@@ -171,9 +190,11 @@ tri_status tri_job_run(tri_job *job)
             TRI_TRY(tri_job_save(job));
             if (job->world > 1) /* nobody leaves, and is taken for lost, while rank 0 saves */
                 TRI_TRY(tri_barrier(job->group, NULL));
+            TRI_TRY(tri_job_sums_end(job));
             return tri_job_stopped(job);
         }
     }
+    TRI_TRY(tri_job_sums_end(job));
     return tri_job_print_result(job);
 }
 

@@ -605,11 +605,12 @@ static bool continues(elastic *at, tri_status status)
 {
     bool peer =
         at->comm ? tri_comm_lost_peer(at->comm) : status == TRI_EPEER || status == TRI_ETIMEOUT || status == TRI_EABORT;
+    const bool nccl = at->job->cards.nccl && at->job->no_nccl[0]; /* the next generation sums on the host */
     if (at->job->elastic.dropped)
         tri_job_state_drop(at->job);
     if (is_misfit(at))
         return false;
-    if (!(peer || at->job->elastic.dropped || at->job->elastic.given_up) || at->failures == FORM_ROUNDS)
+    if (!(peer || nccl || at->job->elastic.dropped || at->job->elastic.given_up) || at->failures == FORM_ROUNDS)
         return false;
     if (at->cluster.local_rank == 0) /* one of each host tells: launchers of other hosts have output of their own */
         tri_log(TRI_LOG_INFO, "%s", tri_last_error());

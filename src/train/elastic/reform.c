@@ -251,6 +251,7 @@ static tri_status generation_run(tri_job *job)
     if (done)
         job->elastic.ends = false;
     done = done && !tri_job_evaluation_is_cut(job);
+    TRI_TRY(tri_job_sums_end(job));
     if (job->elastic.ends && !job->stop_wanted)
         return tri_job_leave_agree(job);
     if (!done)
