@@ -123,17 +123,17 @@ static bool product_measure(const char *name, const char *what, const tri_produc
     const tri_gpu_product *p = &choice->product;
     void *memory[3] = {NULL};
     tri_gpu_algorithm first;
-    const double work = 2e-12 * (double)TRI_PRODUCT_BATCH * (double)p->m * (double)p->n * (double)p->k;
-    bool good = memory_make(p, TRI_PRODUCT_BATCH, memory);
+    const double work = 2e-12 * (double)choice->batch * (double)p->m * (double)p->n * (double)p->k;
+    bool good = memory_make(p, choice->batch, memory);
     double own = 0, free_s = 0;
     if (good && !choice->own)
-        own = seconds_of(choice, &choice->algorithm, TRI_PRODUCT_BATCH, memory, turns);
-    if (good && tri_cublaslt_find(library(), choice->plan, true, &first, 1) == 1)
-        free_s = seconds_of(choice, &first, TRI_PRODUCT_BATCH, memory, turns);
+        own = seconds_of(choice, &choice->algorithm, choice->batch, memory, turns);
+    if (good && tri_cublaslt_find(library(), choice->plan, choice->batch, true, &first, 1) == 1)
+        free_s = seconds_of(choice, &first, choice->batch, memory, turns);
     memory_free(memory);
     if (!good || own < 0 || free_s < 0)
         return false;
-    printf("%s %s %dx%dx%d x%d: ", name, what, (int)p->m, (int)p->n, (int)p->k, TRI_PRODUCT_BATCH);
+    printf("%s %s %dx%dx%d x%d: ", name, what, (int)p->m, (int)p->n, (int)p->k, choice->batch);
     if (choice->own)
         printf("our own kernel (%d algorithms refused)\n", choice->refused);
     else
@@ -170,8 +170,8 @@ static bool ceiling_measure(int64_t n, int turns)
     if (tri_gpu_product_plan(&desc, &args) != TRI_OK || library()->choice_count == 0)
         return false;
     const tri_product_choice *choice = &library()->choices[0];
-    bool good =
-        tri_cublaslt_find(library(), choice->plan, true, &first, 1) == 1 && memory_make(&choice->product, 1, memory);
+    bool good = tri_cublaslt_find(library(), choice->plan, choice->batch, true, &first, 1) == 1 &&
+                memory_make(&choice->product, 1, memory);
     const double seconds = good ? seconds_of(choice, &first, 1, memory, turns) : -1;
     memory_free(memory);
     if (seconds < 0)
@@ -222,7 +222,7 @@ static bool refusals_compare(void)
         product.a_step = product.b_step = rows[i].step;
         product.a_stride = rows[i].stride;
         const bool fits = tri_cublaslt_plan_create(library(), &product, &plan) == TRI_OK &&
-                          tri_cublaslt_find(library(), plan, false, &found, 1) == 1;
+                          tri_cublaslt_find(library(), plan, TRI_PRODUCT_BATCH, false, &found, 1) == 1;
         tri_cublaslt_plan_destroy(library(), plan);
         same += fits == rows[i].fits;
         if (fits != rows[i].fits)

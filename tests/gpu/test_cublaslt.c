@@ -181,6 +181,33 @@ static void products_are_the_same_in_every_batch_and_those_of_our_own_kernel_but
     close_card();
 }
 
+/* The fake's `batch` adds in another order where there are more than 3 shards: fit where calls have at most 2. */
+static void large_products_have_fewer_shards_a_call(void **state)
+{
+    static results all, some;
+    const int64_t most = tri_gpu_product_nbytes;
+    tri_kernel kernel;
+    (void)state;
+    open_card("batch");
+    tri_gpu_product_nbytes = 2 * ROWS * C * (int64_t)sizeof(float);
+    plan(TRI_F32, &kernel);
+    tri_gpu_product_nbytes = most;
+    for (int p = 0; p < 3; p++) {
+        const tri_product_choice *choice = &library()->choices[p];
+        const bool weights = choice->product.m == D; /* whose gradient is larger than that of rows */
+        assert_int_equal(choice->batch, weights ? 1 : 2);
+        assert_int_equal(choice->refused, 0);
+        assert_false(choice->own);
+    }
+    run(&kernel, SHARDS, &all);
+    for (int each = 1; each <= 7; each += 2) {
+        run(&kernel, each, &some);
+        assert_memory_equal(all.y, some.y, sizeof(all.y));
+        assert_memory_equal(all.dx, some.dx, sizeof(all.dx));
+    }
+    close_card();
+}
+
 /* --- the library itself --- */
 
 /* A product of dense f32 factors. */
@@ -202,7 +229,7 @@ static int found_count(const tri_gpu_product *product, bool cuts, tri_gpu_algori
 {
     tri_cublaslt_plan *of;
     assert_int_equal(tri_cublaslt_plan_create(library(), product, &of), TRI_OK);
-    const int count = tri_cublaslt_find(library(), of, cuts, found, 8);
+    const int count = tri_cublaslt_find(library(), of, TRI_PRODUCT_BATCH, cuts, found, 8);
     tri_cublaslt_plan_destroy(library(), of);
     return count;
 }
@@ -240,7 +267,7 @@ static void what_does_not_fit_is_refused(void **state)
     (void)state;
     open_card("");
     assert_int_equal(tri_cublaslt_plan_create(library(), &product, &of), TRI_OK);
-    assert_int_equal(tri_cublaslt_find(library(), of, false, found, 8), 2);
+    assert_int_equal(tri_cublaslt_find(library(), of, TRI_PRODUCT_BATCH, false, found, 8), 2);
     char *a = tri_device_alloc(&card, 4096), *b = tri_device_alloc(&card, 4096), *c = tri_device_alloc(&card, 4096);
     assert_int_equal(tri_cublaslt_multiply(library(), of, &found[0], 2, a, b, NULL, c), TRI_OK);
     const cuda_memory workspace = library()->workspace;
@@ -290,6 +317,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_bad_algorithm_gives_way_to_a_good_one),
         cmocka_unit_test(products_are_the_same_in_every_batch_and_those_of_our_own_kernel_but_for_rounding),
+        cmocka_unit_test(large_products_have_fewer_shards_a_call),
         cmocka_unit_test(algorithms_are_those_that_fit),
         cmocka_unit_test(what_does_not_fit_is_refused),
         cmocka_unit_test(a_library_that_cannot_start_is_one_sentence),

@@ -269,14 +269,14 @@ static void text_print(const tri_cublaslt *library, tri_gpu_algorithm *algorithm
                        (long long)value_of(library, &algorithm->record, i));
 }
 
-int tri_cublaslt_find(const tri_cublaslt *library, tri_cublaslt_plan *plan, bool cuts, tri_gpu_algorithm *found,
-                      int capacity)
+int tri_cublaslt_find(const tri_cublaslt *library, tri_cublaslt_plan *plan, int batch, bool cuts,
+                      tri_gpu_algorithm *found, int capacity)
 {
     cublaslt_found all[MOST_FOUND];
     cublaslt_preference preference;
     int count = 0, kept = 0;
     (void)library->driver->context_set(library->context);
-    if (batch_set(library, plan, TRI_PRODUCT_BATCH) != 0 || preference_make(library, plan, cuts, &preference) != TRI_OK)
+    if (batch_set(library, plan, batch) != 0 || preference_make(library, plan, cuts, &preference) != TRI_OK)
         return 0;
     if (library->calls->find(library->handle, plan->desc, plan->layout[LEFT], plan->layout[RIGHT], plan->layout[RESULT],
                              plan->layout[RESULT], preference, MOST_FOUND, all, &count) != 0)

@@ -13,7 +13,7 @@
 #include "device/cuda/cublaslt_library.h"
 #include "device/cuda/kernel_times.h"
 
-#define TRI_PRODUCT_BATCH     8 /* shards of a call, at most */
+#define TRI_PRODUCT_BATCH     8 /* shards of a call, at most: of large products fewer */
 #define TRI_ALGORITHM_NBYTES  128
 #define TRI_CUBLASLT_NBYTES   32 /* of "cublasLt 13.1.0" */
 #define TRI_PRODUCT_ALIGNMENT 64 /* bytes: of the first shard's matrices, at least */
@@ -41,6 +41,7 @@ typedef struct tri_cublaslt_plan tri_cublaslt_plan; /* a product's descriptors *
 typedef struct tri_product_choice {
     tri_gpu_product product;
     tri_cublaslt_plan *plan;
+    int batch;   /* shards of a call, at most */
     bool own;    /* no algorithm is fit: our own kernel multiplies */
     int refused; /* algorithms that the probe refused */
     tri_gpu_algorithm algorithm;
@@ -71,10 +72,10 @@ void tri_cublaslt_close(tri_cublaslt *library);
 /* TRI_EUNSUPPORTED: cublasLt knows no such product. */
 tri_status tri_cublaslt_plan_create(tri_cublaslt *library, const tri_gpu_product *product, tri_cublaslt_plan **out);
 void tri_cublaslt_plan_destroy(const tri_cublaslt *library, tri_cublaslt_plan *plan);
-/* Algorithms in the order of the heuristic for TRI_PRODUCT_BATCH shards, at most `capacity`; cuts: also those that cut
+/* Algorithms in the order of the heuristic for `batch` shards, at most `capacity`; cuts: also those that cut
  * the sum over k. */
-int tri_cublaslt_find(const tri_cublaslt *library, tri_cublaslt_plan *plan, bool cuts, tri_gpu_algorithm *found,
-                      int capacity);
+int tri_cublaslt_find(const tri_cublaslt *library, tri_cublaslt_plan *plan, int batch, bool cuts,
+                      tri_gpu_algorithm *found, int capacity);
 /* Queues the products of `batch` shards; bias: of c's type, where the product has one. TRI_EUNSUPPORTED: the algorithm
  * refuses. */
 tri_status tri_cublaslt_multiply(const tri_cublaslt *library, tri_cublaslt_plan *plan,

@@ -16,6 +16,10 @@
 static const int64_t types[] = {
     [TRI_GPU_F32] = CUBLASLT_F32, [TRI_GPU_BF16] = CUBLASLT_BF16, [TRI_GPU_F16] = CUBLASLT_F16};
 
+/* Bytes of the results of one call, where it has more than one shard: the probe has two of them. Of large products few
+ * fill a card. */
+int64_t tri_gpu_product_nbytes = INT64_C(1) << 28;
+
 static tri_cublaslt *library_of(const tri_device *device)
 {
     return device != NULL && device->ops->library_open != NULL ? tri_gpu_queue_of(device)->library : NULL;
@@ -53,6 +57,16 @@ static bool product_make(const tri_gpu_gemm_args *args, tri_gpu_product *out)
            (!args->adds || c->value.type == TRI_GPU_F32);
 }
 
+/* Shards of a call, at most: from the shape of one alone. */
+static int batch_of(const tri_gpu_product *x)
+{
+    int batch = TRI_PRODUCT_BATCH;
+    while (batch > 1 && batch * x->m * x->n * (x->c_type == CUBLASLT_F32 ? 4 : 2) > tri_gpu_product_nbytes) {
+        batch /= 2;
+    }
+    return batch;
+}
+
 static tri_product_choice *choice_find(const tri_cublaslt *library, const tri_gpu_product *product)
 {
     for (int i = 0; i < library->choice_count; i++) {
@@ -65,11 +79,12 @@ static tri_product_choice *choice_find(const tri_cublaslt *library, const tri_gp
 
 /* --- the probe --- */
 
-/* Arrays of TRI_PRODUCT_BATCH shards. */
+/* Arrays of `batch` shards. */
 typedef struct probe {
     const tri_device *device;
     const tri_gpu_product *product;
     const tri_gpu_gemm_args *args;
+    int64_t batch;
     tri_gpu_value a, b, c, other;   /* other: of shards in another batch; or what c should be */
     tri_gpu_value bias, whole_bias; /* of c's type; as our own kernel reads it */
     int64_t a_count, b_count, c_count;
@@ -78,10 +93,10 @@ typedef struct probe {
 } probe;
 
 /* Elements of a factor with `rows` rows along i or j. */
-static int64_t factor_count(int64_t rows, int64_t k, bool along, int64_t step, int64_t stride)
+static int64_t factor_count(int64_t batch, int64_t rows, int64_t k, bool along, int64_t step, int64_t stride)
 {
     const int64_t one = along ? (rows - 1) * step + k : (k - 1) * step + rows;
-    return stride * (TRI_PRODUCT_BATCH - 1) + one;
+    return stride * (batch - 1) + one;
 }
 
 static int64_t value_nbytes(const tri_gpu_value *value)
@@ -109,9 +124,9 @@ static int64_t differs_blocks(const probe *p)
 static tri_status probe_open(probe *p)
 {
     const tri_gpu_product *x = p->product;
-    p->a_count = factor_count(x->m, x->k, x->a_along, x->a_step, x->a_stride);
-    p->b_count = factor_count(x->n, x->k, x->b_along, x->b_step, x->b_stride);
-    p->c_count = TRI_PRODUCT_BATCH * x->m * x->n;
+    p->a_count = factor_count(p->batch, x->m, x->k, x->a_along, x->a_step, x->a_stride);
+    p->b_count = factor_count(p->batch, x->n, x->k, x->b_along, x->b_step, x->b_stride);
+    p->c_count = p->batch * x->m * x->n;
     TRI_TRY(value_alloc(p, x->type, p->a_count, &p->a));
     TRI_TRY(value_alloc(p, x->type, p->b_count, &p->b));
     TRI_TRY(value_alloc(p, x->c_type, p->c_count, &p->c));
@@ -209,8 +224,8 @@ static tri_status batch_check(const probe *p, const tri_product_choice *choice, 
                               int each, bool *good)
 {
     TRI_TRY(fill_value(p, &p->other, p->c_count, 0.5f));
-    for (int first = 0; first < TRI_PRODUCT_BATCH; first += each) {
-        const int rest = TRI_PRODUCT_BATCH - first;
+    for (int first = 0; first < p->batch; first += each) {
+        const int rest = (int)p->batch - first;
         TRI_TRY(multiply(p, choice, algorithm, &p->other, first, rest < each ? rest : each));
     }
     *good = is_equal(p);
@@ -224,8 +239,8 @@ static tri_status noise_check(const probe *p, const tri_product_choice *choice, 
     TRI_TRY(fill_noise(p, &p->b, p->b_count, 2, false));
     TRI_TRY(fill_noise(p, &p->bias, p->product->n, 3, false));
     TRI_TRY(fill_value(p, &p->c, p->c_count, 0.5f));
-    TRI_TRY(multiply(p, choice, algorithm, &p->c, 0, TRI_PRODUCT_BATCH));
-    for (int each = 1; each < TRI_PRODUCT_BATCH && *good; each++) {
+    TRI_TRY(multiply(p, choice, algorithm, &p->c, 0, (int)p->batch));
+    for (int each = 1; each < p->batch && *good; each++) {
         TRI_TRY(batch_check(p, choice, algorithm, each, good));
     }
     return TRI_OK;
@@ -248,8 +263,8 @@ static tri_status sums_check(const probe *p, const tri_product_choice *choice, c
     TRI_TRY(fill_value(p, &p->whole_bias, p->product->n, 1));
     TRI_TRY(fill_value(p, &p->c, p->c_count, 1));
     TRI_TRY(fill_value(p, &p->other, p->c_count, 1));
-    tri_gpu_gemm_own(&(tri_op_call){.device = p->device}, &own, TRI_PRODUCT_BATCH);
-    TRI_TRY(multiply(p, choice, algorithm, &p->c, 0, TRI_PRODUCT_BATCH));
+    tri_gpu_gemm_own(&(tri_op_call){.device = p->device}, &own, p->batch);
+    TRI_TRY(multiply(p, choice, algorithm, &p->c, 0, (int)p->batch));
     *good = is_equal(p);
     return TRI_OK;
 }
@@ -273,8 +288,8 @@ static tri_status algorithm_check(const probe *p, const tri_product_choice *choi
 static tri_status choose(const tri_device *device, const tri_gpu_gemm_args *args, tri_product_choice *choice)
 {
     tri_gpu_algorithm found[MOST_ALGORITHMS];
-    probe p = {.device = device, .product = &choice->product, .args = args};
-    const int count = tri_cublaslt_find(library_of(device), choice->plan, false, found, MOST_ALGORITHMS);
+    probe p = {.device = device, .product = &choice->product, .args = args, .batch = choice->batch};
+    const int count = tri_cublaslt_find(library_of(device), choice->plan, choice->batch, false, found, MOST_ALGORITHMS);
     tri_status status = count > 0 ? probe_open(&p) : TRI_OK;
     choice->own = true;
     for (int i = 0; i < count && choice->own && status == TRI_OK; i++) {
@@ -303,6 +318,7 @@ tri_status tri_gpu_product_plan(const tri_op_desc *desc, const tri_gpu_gemm_args
         return TRI_ENOMEM;
     }
     library->choices = more;
+    choice.batch = batch_of(&choice.product);
     tri_status status = tri_cublaslt_plan_create(library, &choice.product, &choice.plan);
     if (status == TRI_OK) {
         status = choose(desc->device, args, &choice);
@@ -327,9 +343,9 @@ bool tri_gpu_product_run(const tri_op_call *call, const tri_gpu_gemm_args *args,
     if (choice == NULL || choice->own) {
         return false;
     }
-    for (int64_t first = 0; first < shards && queue->status == TRI_OK; first += TRI_PRODUCT_BATCH) {
+    for (int64_t first = 0; first < shards && queue->status == TRI_OK; first += choice->batch) {
         queue->status = tri_cublaslt_multiply(queue->library, choice->plan, &choice->algorithm,
-                                              (int)tri_int64_min(TRI_PRODUCT_BATCH, shards - first),
+                                              (int)tri_int64_min(choice->batch, shards - first),
                                               tri_gpu_moved(args->a.value, first * product.a_stride),
                                               tri_gpu_moved(args->b.value, first * product.b_stride), bias,
                                               tri_gpu_moved(args->c.value, first * product.m * product.n));
