@@ -131,6 +131,7 @@ static const op_case more_cases[] = {
      .units = 5,
      .attr = {KERNEL(3, 3), .pad = {1, 1}},
      .shards = 2},
+    {.name = "batch_norm_long", .op = TRI_OP_BATCH_NORM, .x = {1, 65, 67, 3}, .attr = {.relu = true}},
     HEADS(64),
     HEADS(80),
     HEADS(96),

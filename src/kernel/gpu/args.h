@@ -44,6 +44,7 @@
     X(words_sum)   /* rows of each word summed in that order: a warp each, a shard along y */                          \
     X(columns)     /* sums of columns over chunks of rows: columns x, chunks y, shards z */                            \
     X(columns_sum) /* those of all chunks */                                                                           \
+    X(batch_roots) /* of running variances */                                                                          \
     X(batch_norm)  /* y from statistics of a shard, or running ones; a shard along y */                                \
     X(batch_norm_back)                                                                                                 \
     X(norm) /* layer norm or RMS norm of x: a warp a row */                                                            \
@@ -272,10 +273,12 @@ typedef struct tri_gpu_words_sum_args {
     int64_t count, padded, width, first, words;
 } tri_gpu_words_sum_args;
 
-#define TRI_GPU_MOST_BLOCKS 65535 /* of a grid along y, and along z */
-#define TRI_GPU_TILE        64    /* rows and columns of a product that one block computes */
-#define TRI_GPU_WIDE        128   /* the same of gemm_wide */
-#define TRI_GPU_CHUNK       128   /* rows of one partial sum of columns */
+#define TRI_GPU_MOST_BLOCKS   65535 /* of a grid along y, and along z */
+#define TRI_GPU_TILE          64    /* rows and columns of a product that one block computes */
+#define TRI_GPU_WIDE          128   /* the same of gemm_wide */
+#define TRI_GPU_CHUNK         128   /* rows of one partial sum of columns */
+#define TRI_GPU_SLICES        32    /* threads that add the partial sums of a column */
+#define TRI_GPU_SLICE_COLUMNS (TRI_GPU_THREADS / TRI_GPU_SLICES) /* columns of a block of them */
 enum {
     TRI_GPU_SUM,         /* g */
     TRI_GPU_LAYER_SUMS,  /* g h and g, h from statistics of each row */
@@ -297,7 +300,8 @@ typedef struct tri_gpu_columns_args {
     float *partial;
 } tri_gpu_columns_args;
 
-/* out [kinds][shards][width]; MEAN_SUMS and SQUARE_SUMS finish into batch_stats instead. Grid: columns, kinds, shards.
+/* out [kinds][shards][width], of BATCH_SUMS [4]: the last two are means; MEAN_SUMS and SQUARE_SUMS finish into
+ * batch_stats instead. Grid: columns, kinds, shards.
  */
 typedef struct tri_gpu_columns_sum_args {
     const float *partial;
@@ -308,21 +312,28 @@ typedef struct tri_gpu_columns_sum_args {
     float epsilon;
 } tri_gpu_columns_sum_args;
 
-/* stats NULL: the running ones. valid: elements. */
+/* roots[c] = 1 / sqrt(variance[c] + epsilon) */
+typedef struct tri_gpu_batch_roots_args {
+    const float *variance;
+    float *roots;
+    float epsilon;
+    int64_t width;
+} tri_gpu_batch_roots_args;
+
+/* stride: of mean and roots from one shard to the next, 0: they have the same. valid: elements. */
 typedef struct tri_gpu_batch_norm_args {
     tri_gpu_value y, x;
-    const float *scale, *shift, *mean, *variance, *stats;
-    float epsilon;
+    const float *scale, *shift, *mean, *roots;
     int relu;
-    int64_t each, width;
+    int64_t each, width, stride;
     int64_t valid[TRI_GPU_SHARDS];
 } tri_gpu_batch_norm_args;
 
+/* means [2][shards][width], of g h and of g; shards 1: of the whole batch. */
 typedef struct tri_gpu_batch_norm_back_args {
     tri_gpu_value dx, x, dy, mask;
-    const float *scale, *stats, *sums; /* sums [2][shards][width]: g h, g */
+    const float *scale, *stats, *means;
     int shards;
-    int means; /* sums [2][width] are of the whole batch, divided by its rows */
     int64_t each, width;
     int64_t valid[TRI_GPU_SHARDS];
 } tri_gpu_batch_norm_back_args;

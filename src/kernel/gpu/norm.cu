@@ -3,7 +3,7 @@
  * norm.cu: sums of columns in two stages, batch norm, layer norm, RMS norm, softmax.
  *
  * A sum over rows is cut into chunks of TRI_GPU_CHUNK rows of one shard; inside a chunk each of 8 warps has every 8th
- * row, then a tree over the warps, then the chunks in order.
+ * row, then a tree over the warps; then each of 32 threads has every 32nd chunk, and there is a tree over them.
  */
 #include "kernel/gpu/math.h"
 
@@ -65,47 +65,77 @@ GPU_KERNEL(columns)
     }
 }
 
-GPU_KERNEL(columns_sum)
+typedef struct chunk_sums {
+    float sum[TRI_GPU_SLICES][TRI_GPU_SLICE_COLUMNS];
+} chunk_sums;
+
+/* What becomes of the sum of a column. */
+GPU_FN void columns_finish(const tri_gpu_columns_sum_args *a, int kind, int shard, int64_t c, float sum)
 {
-    const int64_t c = gpu_thread_x();
-    const int kind = gpu_by(), shard = gpu_bz();
-    if (c >= a.width) {
-        return;
-    }
-    float sum = 0;
-    for (int64_t chunk = 0; chunk < a.chunks; chunk++) {
-        sum += a.partial[((shard * a.chunks + chunk) * 2 + kind) * a.width + c];
-    }
-    const int64_t n = a.mode >= TRI_GPU_MEAN_SUMS ? a.valid[shard] : 0; /* other modes may have more shards */
-    float *const stats = a.batch_stats + 3 * a.width * shard + c;
-    if (a.mode == TRI_GPU_MEAN_SUMS) {
+    const int64_t n = a->mode >= TRI_GPU_MEAN_SUMS ? a->valid[shard] : 0; /* other modes may have more shards */
+    float *const stats = a->batch_stats + 3 * a->width * shard + c;
+    if (a->mode == TRI_GPU_MEAN_SUMS) {
         stats[0] = n > 0 ? sum / (float)n : 0.0f;
-    } else if (a.mode == TRI_GPU_SQUARE_SUMS) {
-        stats[a.width] = n > 0 ? 1.0f / gpu_sqrt(sum / (float)n + a.epsilon) : 0.0f;
-        stats[2 * a.width] = sum / (float)(n > 1 ? n - 1 : 1);
+    } else if (a->mode == TRI_GPU_SQUARE_SUMS) {
+        stats[a->width] = n > 0 ? 1.0f / gpu_sqrt(sum / (float)n + a->epsilon) : 0.0f;
+        stats[2 * a->width] = sum / (float)(n > 1 ? n - 1 : 1);
     } else {
-        a.out[((int64_t)kind * a.shards + shard) * a.width + c] = sum;
+        float *const out = a->out + ((int64_t)kind * a->shards + shard) * a->width + c;
+        *out = sum;
+        if (a->mode == TRI_GPU_BATCH_SUMS) { /* kinds 2 and 3: as means */
+            out[2 * a->shards * a->width] = sum / (float)(n > 0 ? n : 1);
+        }
     }
 }
 
-/* Channel of the k-th of a thread's neighbours, the first of which has `channel`. */
-GPU_FN int64_t run_channel(int64_t channel, int k, int64_t width)
+GPU_KERNEL(columns_sum)
 {
-    return channel + k < width ? channel + k : (channel + k) % width;
+    GPU_SHARED(chunk_sums, shared);
+    const int column = gpu_tx() % TRI_GPU_SLICE_COLUMNS, slice = gpu_tx() / TRI_GPU_SLICE_COLUMNS;
+    const int64_t c = (int64_t)gpu_bx() * TRI_GPU_SLICE_COLUMNS + column;
+    const int kind = gpu_by(), shard = gpu_bz();
+    float sum = 0;
+    for (int64_t chunk = slice; chunk < a.chunks && c < a.width; chunk += TRI_GPU_SLICES) {
+        sum += a.partial[((shard * a.chunks + chunk) * 2 + kind) * a.width + c];
+    }
+    shared->sum[slice][column] = sum;
+    gpu_sync();
+    for (int step = TRI_GPU_SLICES / 2; step > 0; step /= 2) {
+        if (slice < step) {
+            shared->sum[slice][column] += shared->sum[slice + step][column];
+        }
+        gpu_sync();
+    }
+    if (slice == 0 && c < a.width) {
+        columns_finish(&a, kind, shard, c, shared->sum[0][column]);
+    }
+}
+
+/* Of a 32-bit division where that is enough. */
+GPU_FN int64_t run_channel(int64_t i, int64_t width)
+{
+    return ((i | width) >> 32) == 0 ? (int64_t)((uint32_t)i % (uint32_t)width) : i % width;
+}
+
+GPU_KERNEL(batch_roots)
+{
+    const int64_t c = gpu_thread_x();
+    if (c < a.width) {
+        a.roots[c] = 1.0f / gpu_sqrt(a.variance[c] + a.epsilon);
+    }
 }
 
 GPU_KERNEL(batch_norm)
 {
     const int shard = gpu_by();
-    const int64_t i = gpu_run(), have = a.each - i, channel = i % a.width;
+    const int64_t i = gpu_run(), have = a.each - i, channel = run_channel(i, a.width);
     float x[TRI_GPU_EACH];
     gpu_load_run(a.x, shard * a.each + i, have, x);
     GPU_UNROLL
     for (int k = 0; k < TRI_GPU_EACH; k++) {
-        const int64_t c = run_channel(channel, k, a.width);
-        const float *const stats = a.stats != 0 ? a.stats + 3 * a.width * shard + c : a.mean + c;
-        const float root = a.stats != 0 ? stats[a.width] : 1.0f / gpu_sqrt(a.variance[c] + a.epsilon);
-        const float v = (x[k] - stats[0]) * root * a.scale[c] + a.shift[c];
+        const int64_t c = channel + k < a.width ? channel + k : run_channel(channel + k, a.width);
+        const int64_t at = shard * a.stride + c;
+        const float v = (x[k] - a.mean[at]) * a.roots[at] * a.scale[c] + a.shift[c];
         x[k] = i + k >= a.valid[shard] || (a.relu && v < 0.0f) ? 0.0f : v;
     }
     gpu_store_run(a.y, shard * a.each + i, have, x);
@@ -114,8 +144,8 @@ GPU_KERNEL(batch_norm)
 GPU_KERNEL(batch_norm_back)
 {
     const int shard = gpu_by();
-    const int64_t i = gpu_run(), have = a.each - i, at = shard * a.each + i, channel = i % a.width;
-    const float n = (float)(!a.means && a.valid[shard] >= a.width ? a.valid[shard] / a.width : 1);
+    const int64_t i = gpu_run(), have = a.each - i, at = shard * a.each + i, channel = run_channel(i, a.width);
+    const float *const dots = a.means + (a.shards > 1 ? shard : 0) * a.width, *const sums = dots + a.shards * a.width;
     float x[TRI_GPU_EACH], dy[TRI_GPU_EACH], mask[TRI_GPU_EACH] = {1, 1, 1, 1};
     gpu_load_run(a.x, at, have, x);
     gpu_load_run(a.dy, at, have, dy);
@@ -124,11 +154,10 @@ GPU_KERNEL(batch_norm_back)
     }
     GPU_UNROLL
     for (int k = 0; k < TRI_GPU_EACH; k++) {
-        const int64_t c = run_channel(channel, k, a.width);
+        const int64_t c = channel + k < a.width ? channel + k : run_channel(channel + k, a.width);
         const float *const stats = a.stats + 3 * a.width * shard + c;
-        const float *const dot = a.sums + (a.means ? 0 : shard) * a.width + c, *const sum = dot + a.shards * a.width;
         const float g = mask[k] > 0.0f ? dy[k] : 0.0f, h = (x[k] - stats[0]) * stats[a.width];
-        const float dx = a.scale[c] * stats[a.width] * (g - *sum / n - h * *dot / n);
+        const float dx = a.scale[c] * stats[a.width] * (g - sums[c] - h * dots[c]);
         x[k] = i + k < a.valid[shard] ? dx : 0.0f;
     }
     gpu_store_run(a.dx, at, have, x);

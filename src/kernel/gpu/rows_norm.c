@@ -26,7 +26,7 @@ static tri_status batch_plan(const tri_op_desc *desc, tri_kernel *kernel)
         kernel->host_nbytes = (size_t)tri_align_count(5 * width * shards) * sizeof(float) +
                               (size_t)(tri_sync_count(width) * shards) * sizeof(double);
     }
-    return tri_gpu_rows_plan(desc, kernel, tri_shape_count(desc->input[0]) / width, width, 2);
+    return tri_gpu_rows_plan(desc, kernel, tri_shape_count(desc->input[0]) / width, width, 4); /* sums and means */
 }
 
 static batch_host host_make(const tri_op_call *call, int64_t width)
@@ -99,18 +99,22 @@ static void batch_statistics(const tri_kernel *kernel, const tri_op_call *call, 
 static void batch_forward(const tri_kernel *kernel, const tri_op_call *call)
 {
     const int64_t width = tri_shape_last(&kernel->desc.input[0]), count = tri_shape_count(kernel->desc.input[0]);
-    const float epsilon = (float)tri_norm_epsilon(kernel);
+    const float *const stats = call->saved;
+    float *const roots = call->scratch; /* of running variances */
     if (call->training) {
         batch_statistics(kernel, call, width);
+    } else {
+        const tri_gpu_batch_roots_args args = {
+            .variance = call->param[3], .roots = roots, .epsilon = (float)tri_norm_epsilon(kernel), .width = width};
+        TRI_GPU_RUN(call, batch_roots, tri_gpu_blocks(width), 1, 1, args);
     }
     tri_gpu_batch_norm_args args = {.y = tri_gpu_output(kernel, call),
                                     .x = tri_gpu_input(kernel, call, 0),
                                     .scale = call->param[0],
                                     .shift = call->param[1],
-                                    .mean = call->param[2],
-                                    .variance = call->param[3],
-                                    .stats = call->training ? call->saved : NULL,
-                                    .epsilon = epsilon,
+                                    .mean = call->training ? stats : call->param[2],
+                                    .roots = call->training ? stats + width : roots,
+                                    .stride = call->training ? 3 * width : 0,
                                     .relu = kernel->desc.attr.relu,
                                     .each = count,
                                     .width = width};
@@ -162,9 +166,8 @@ static void batch_backward(const tri_kernel *kernel, const tri_op_call *call)
                                          .mask = sums.mask,
                                          .scale = call->param[0],
                                          .stats = call->saved,
-                                         .sums = leaves,
+                                         .means = sync ? leaves : leaves + 2 * call->shards * width,
                                          .shards = sync ? 1 : call->shards,
-                                         .means = sync,
                                          .each = count,
                                          .width = width};
     tri_gpu_valid(call, count / kernel->desc.input[0].dim[0], args.valid);
