@@ -105,8 +105,9 @@ static void run_pass(const op_run *r, pass_fn pass)
     }
 }
 
-/* Convolutions of 8 channels and units at a time, and of sums over places in two chunks, the second one shorter; widths
- * of heads that models have, over tiles that are not full. cases.h has the narrow ones. */
+/* Convolutions of 8 channels and units at a time, and of sums over places in two chunks, the second one shorter; sums
+ * of more than TRI_GPU_SLICES chunks of rows; widths of heads that models have, over tiles that are not full. cases.h
+ * has the narrow ones. */
 #define HEADS(d)                                                                                                       \
     {                                                                                                                  \
         .name = "attention_" #d, .op = TRI_OP_ATTENTION, .x = {1, 37, 4 * d}, .attr = {.heads = 2, .kv_heads = 1},     \
@@ -115,8 +116,8 @@ static void run_pass(const op_run *r, pass_fn pass)
 static const op_case more_cases[] = {
     {.name = "conv_eights",
      .op = TRI_OP_CONV,
-     .x = {2, 7, 5, 32},
-     .units = 24,
+     .x = {2, 7, 5, 48},
+     .units = 32,
      .attr = {KERNEL(3, 2), .stride = {2, 1}, .pad = {1, 1}, .dilation = {1, 2}, .groups = 2, .bias = true},
      .shards = 2},
     {.name = "conv_chunks",
@@ -125,6 +126,13 @@ static const op_case more_cases[] = {
      .units = 8,
      .attr = {KERNEL(2, 2), .pad = {1, 1}, .relu = true},
      .shards = 2},
+    {.name = "conv_chunks_groups",
+     .op = TRI_OP_CONV,
+     .x = {1, 63, 65, 32},
+     .units = 32,
+     .attr = {KERNEL(1, 1), .stride = {2, 2}, .groups = 2},
+     .shards = 2},
+    {.name = "conv_plain", .op = TRI_OP_CONV, .x = {1, 33, 32, 16}, .units = 24, .attr = {KERNEL(1, 1)}, .shards = 2},
     {.name = "conv_chunks_odd",
      .op = TRI_OP_CONV,
      .x = {1, 36, 31, 3},
@@ -166,7 +174,7 @@ static bool is_one_of_few(size_t i)
 }
 
 /* Cases that a row of kind "cuda" takes, with at most so much work for the emulator. */
-#define MOST_PRODUCTS 8e5
+#define MOST_PRODUCTS 1.1e6
 
 static bool takes(const op_case *c, tri_op_desc *desc)
 {

@@ -473,6 +473,7 @@ typedef struct tri_gpu_operand {
     tri_gpu_value value;
     int source;
     int eights; /* 8 neighbours, along k or along i, lie together on multiples of 16 bytes */
+    int pairs;  /* of c: elements (i, j) and (i, j + 1), j even, lie together on a multiple of their size */
     int64_t shard_stride, group_stride, row, column;
 } tri_gpu_operand;
 

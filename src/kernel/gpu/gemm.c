@@ -31,6 +31,15 @@ static bool has_eights(const tri_gpu_operand *o, const tri_gpu_window *w, int64_
     return (along_k || o->row == 1) && (along_k ? o->row : o->column) % 8 == 0 && (along_k ? k : rows) % 8 == 0;
 }
 
+/* Two elements are 4 bytes or 8. */
+static bool has_pairs(const tri_gpu_gemm_args *args)
+{
+    const tri_gpu_operand *c = &args->c;
+    const int64_t steps =
+        c->row | c->shard_stride | c->group_stride | args->n | (args->chunks > 1 ? args->chunk_stride : 0);
+    return c->source == TRI_GPU_PLAIN && c->column == 1 && steps % 2 == 0 && (uintptr_t)c->value.data % 8 == 0;
+}
+
 /* The bits are those of small tiles: so it may depend on how many there are. */
 static bool goes_wide(const tri_gpu_gemm_args *args, int64_t products)
 {
@@ -49,6 +58,7 @@ void tri_gpu_gemm_own(const tri_op_call *call, const tri_gpu_gemm_args *args, in
     shards_join(&part, &shards);
     part.a.eights = has_eights(&part.a, &part.w, part.m, part.k);
     part.b.eights = has_eights(&part.b, &part.w, part.n, part.k);
+    part.c.pairs = has_pairs(&part);
     const tri_gpu_gemm_args all = part;
     const bool wide = half && goes_wide(&part, shards * part.groups);
     const tri_gpu_kernel kernel = wide   ? tri_gpu_kernel_gemm_wide

@@ -64,13 +64,14 @@ typedef struct half_tiles {
     uint32_t a[TRI_GPU_TILE][HALF_STRIDE], b[TRI_GPU_TILE][HALF_STRIDE]; /* pairs along k */
 } __attribute__((aligned(16))) half_tiles;
 
-GPU_FN void half_fill(const tri_gpu_operand *o, const tri_gpu_gemm_args *a, int64_t base, int first, int rows, int k0,
-                      int end, uint32_t tile[TRI_GPU_TILE][HALF_STRIDE], const int side)
+GPU_FN void half_fill(const tri_gpu_operand *o, const tri_gpu_gemm_args *a, gemm_patches *p, int64_t base, int first,
+                      int rows, int k0, int end, uint32_t tile[TRI_GPU_TILE][HALF_STRIDE], const int side)
 {
     if (o->eights) {
         gemm_part part;
-        gemm_load(&part, o, &a->w, base, first, rows, k0, end, side);
+        gemm_load(&part, o, &a->w, p, base, first, rows, k0, end, side);
         gemm_keep(&part, o, a->type, tile[0], side);
+        p->k = gemm_digits_add(p->k, p->depth, p->middles, p->lows);
         return;
     }
     const int along_k = o->source == TRI_GPU_PLAIN ? o->row != 1 : side == GEMM_A;
@@ -120,10 +121,12 @@ GPU_KERNEL(gemm_half)
     const int end = gemm_end(&a);
     const int warp = gpu_tx() / 32, wm = warp / 2 * 32, wn = warp % 2 * 32;
     const int inside = m0 + wm < a.m && n0 + wn < a.n; /* the same for a whole warp */
+    gemm_patches left = gemm_patches_make(&a.a, &a.w, m0, gemm_begin(&a), GEMM_A),
+                 right = gemm_patches_make(&a.b, &a.w, n0, gemm_begin(&a), GEMM_B);
     float sum[2][4][4] = {{{0}}};
     for (int k0 = gemm_begin(&a); k0 < end; k0 += HALF_DEPTH) {
-        half_fill(&a.a, &a, a_base, m0, a.m, k0, end, shared->a, GEMM_A);
-        half_fill(&a.b, &a, b_base, n0, a.n, k0, end, shared->b, GEMM_B);
+        half_fill(&a.a, &a, &left, a_base, m0, a.m, k0, end, shared->a, GEMM_A);
+        half_fill(&a.b, &a, &right, b_base, n0, a.n, k0, end, shared->b, GEMM_B);
         gpu_sync();
         for (int k = 0; k < HALF_DEPTH && inside; k += 16) {
             if (k0 + k < end) {
@@ -139,8 +142,9 @@ GPU_KERNEL(gemm_half)
         GPU_UNROLL
         for (int j = 0; j < 4; j++) {
             GPU_UNROLL
-            for (int r = 0; r < 4; r++) {
-                gemm_write(&a, base, m0 + wm + 16 * i + g + r / 2 * 8, n0 + wn + 8 * j + 2 * t + r % 2, sum[i][j][r]);
+            for (int r = 0; r < 2; r++) {
+                gemm_write_pair(&a, base, m0 + wm + 16 * i + g + 8 * r, n0 + wn + 8 * j + 2 * t, sum[i][j] + 2 * r,
+                                GEMM_A);
             }
         }
     }

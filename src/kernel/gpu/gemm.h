@@ -37,27 +37,47 @@ GPU_FN int gemm_end(const tri_gpu_gemm_args *a)
 
 /* --- elements of factors --- */
 
+/* Element of x at row h and column v of image b, or -1. */
+GPU_FN int gemm_x(const tri_gpu_window *w, int b, int h, int v)
+{
+    return h >= 0 && h < w->in[0] && v >= 0 && v < w->in[1] ? ((b * w->in[0] + h) * w->in[1] + v) * w->channels : -1;
+}
+
+/* v / stride, below 0 where v is below 0 or no multiple. */
+GPU_FN int gemm_stride(int v, int stride)
+{
+    return stride == 1 ? v : stride == 2 ? (v % 2 != 0 ? -1 : v / 2) : v < 0 || v % stride != 0 ? -1 : v / stride;
+}
+
+/* Element of y whose window begins, padding counted, at row h and column v of image b, or -1. */
+GPU_FN int gemm_y(const tri_gpu_window *w, int b, int h, int v)
+{
+    const int oh = gemm_stride(h, w->stride[0]), ow = gemm_stride(v, w->stride[1]);
+    return oh >= 0 && oh < w->out[0] && ow >= 0 && ow < w->out[1]
+               ? ((b * w->out[0] + oh) * w->out[1] + ow) * w->out_channels
+               : -1;
+}
+
 /* Element of x under a place of y and a tap, or -1. */
 GPU_FN int gemm_patch(const tri_gpu_window *w, int place, int tap)
 {
     const int ow = place % w->out[1], oh = place / w->out[1] % w->out[0], b = place / w->out[1] / w->out[0];
-    const int ih = oh * w->stride[0] - w->pad[0] + tap / w->kernel[1] * w->dilation[0];
-    const int iw = ow * w->stride[1] - w->pad[1] + tap % w->kernel[1] * w->dilation[1];
-    return ih >= 0 && ih < w->in[0] && iw >= 0 && iw < w->in[1] ? ((b * w->in[0] + ih) * w->in[1] + iw) * w->channels
-                                                                : -1;
+    return gemm_x(w, b, oh * w->stride[0] - w->pad[0] + tap / w->kernel[1] * w->dilation[0],
+                  ow * w->stride[1] - w->pad[1] + tap % w->kernel[1] * w->dilation[1]);
 }
 
 /* Element of y that a tap leads to from a place of x, or -1. */
 GPU_FN int gemm_patch_back(const tri_gpu_window *w, int place, int tap)
 {
     const int iw = place % w->in[1], ih = place / w->in[1] % w->in[0], b = place / w->in[1] / w->in[0];
-    const int h = ih + w->pad[0] - tap / w->kernel[1] * w->dilation[0];
-    const int v = iw + w->pad[1] - tap % w->kernel[1] * w->dilation[1];
-    if (h < 0 || v < 0 || h % w->stride[0] != 0 || v % w->stride[1] != 0 || h / w->stride[0] >= w->out[0] ||
-        v / w->stride[1] >= w->out[1]) {
-        return -1;
-    }
-    return ((b * w->out[0] + h / w->stride[0]) * w->out[1] + v / w->stride[1]) * w->out_channels;
+    return gemm_y(w, b, ih + w->pad[0] - tap / w->kernel[1] * w->dilation[0],
+                  iw + w->pad[1] - tap % w->kernel[1] * w->dilation[1]);
+}
+
+/* Channels, or units, of a group. */
+GPU_FN int gemm_each(const tri_gpu_operand *o, const tri_gpu_window *w)
+{
+    return (o->source == TRI_GPU_PATCHES_DY ? w->out_channels : w->channels) / w->groups;
 }
 
 /* Place of element (i, k) of a factor, -1: there is none, it is 0; base: where this product of the batch begins. side:
@@ -68,10 +88,10 @@ GPU_FN int64_t gemm_place(const tri_gpu_operand *o, const tri_gpu_window *w, int
     if (side == GEMM_PLAIN || o->source == TRI_GPU_PLAIN) {
         return base + (int64_t)i * o->row + (int64_t)k * o->column;
     }
-    const int back = o->source == TRI_GPU_PATCHES_DY, each = (back ? w->out_channels : w->channels) / w->groups;
-    const int at = side == GEMM_B ? gemm_patch(w, k, i / each)
-                   : back         ? gemm_patch_back(w, i, k / each)
-                                  : gemm_patch(w, i, k / each);
+    const int each = gemm_each(o, w);
+    const int at = side == GEMM_B                    ? gemm_patch(w, k, i / each)
+                   : o->source == TRI_GPU_PATCHES_DY ? gemm_patch_back(w, i, k / each)
+                                                     : gemm_patch(w, i, k / each);
     return at < 0 ? -1 : base + at + (side == GEMM_B ? i : k) % each;
 }
 
@@ -107,28 +127,131 @@ GPU_FN void gemm_read(gpu_quad quad[2], tri_gpu_value value, int64_t at, int ins
     }
 }
 
-/* 8 elements along k, or along rows, from (row, k) on. */
-GPU_FN void gemm_read_at(gpu_quad quad[2], const tri_gpu_operand *o, const tri_gpu_window *w, int64_t base, int row,
-                         int k, int inside, const int side)
+/* A number in three digits: row and column of a tap, and channel; or image, row and column of a place. */
+typedef struct gemm_digits {
+    int high, middle, low;
+} gemm_digits;
+
+GPU_FN gemm_digits gemm_digits_make(int value, int middles, int lows)
 {
-    const int64_t at = inside ? gemm_place(o, w, base, row, k, side) : -1;
-    gemm_read(quad, o->value, at, at >= 0);
+    gemm_digits d;
+    d.low = value % lows;
+    d.middle = value / lows % middles;
+    d.high = value / lows / middles;
+    return d;
 }
 
-GPU_FN void gemm_load(gemm_part *part, const tri_gpu_operand *o, const tri_gpu_window *w, int64_t base, int first,
-                      int rows, int k0, int end, const int side)
+GPU_FN gemm_digits gemm_digits_add(gemm_digits d, gemm_digits more, int middles, int lows)
+{
+    d.low += more.low;
+    d.middle += more.middle;
+    d.high += more.high;
+    if (d.low >= lows) {
+        d.low -= lows;
+        d.middle++;
+    }
+    if (d.middle >= middles) {
+        d.middle -= middles;
+        d.high++;
+    }
+    return d;
+}
+
+/* What a thread reads of patches, so that the loop over k has no divisions. On side A image, h, v are those of two rows
+ * under the first tap, and k is (tap, channel); on side B k is a place, h and v are of the tap of the row, and image is
+ * its channel. */
+typedef struct gemm_patches {
+    gemm_digits k, depth; /* depth: HALF_DEPTH */
+    int middles, lows;
+    int image[2], h[2], v[2];
+} gemm_patches;
+
+GPU_FN void gemm_patches_row(gemm_patches *p, const tri_gpu_operand *o, const tri_gpu_window *w, int row, int s,
+                             const int side)
+{
+    const int back = o->source == TRI_GPU_PATCHES_DY;
+    if (side == GEMM_B) {
+        const gemm_digits d = gemm_digits_make(row, w->kernel[1], gemm_each(o, w));
+        p->image[s] = d.low;
+        p->h[s] = d.high * w->dilation[0] - w->pad[0];
+        p->v[s] = d.middle * w->dilation[1] - w->pad[1];
+    } else {
+        const gemm_digits d = gemm_digits_make(row, back ? w->in[0] : w->out[0], back ? w->in[1] : w->out[1]);
+        p->image[s] = d.high;
+        p->h[s] = back ? d.middle + w->pad[0] : d.middle * w->stride[0] - w->pad[0];
+        p->v[s] = back ? d.low + w->pad[1] : d.low * w->stride[1] - w->pad[1];
+    }
+}
+
+/* Rows from `first` on, k from k0 on: as gemm_load() has them. */
+GPU_FN gemm_patches gemm_patches_make(const tri_gpu_operand *o, const tri_gpu_window *w, int first, int k0,
+                                      const int side)
+{
+    gemm_patches p;
+    __builtin_memset(&p, 0, sizeof p);
+    if (o->source == TRI_GPU_PLAIN || !o->eights) {
+        return p;
+    }
+    p.middles = side == GEMM_B ? w->out[0] : w->kernel[1];
+    p.lows = side == GEMM_B ? w->out[1] : gemm_each(o, w);
+    p.depth = gemm_digits_make(HALF_DEPTH, p.middles, p.lows);
+    p.k = gemm_digits_make(k0 + (side == GEMM_B ? gpu_tx() % 16 * 2 : gpu_tx() % 4 * 8), p.middles, p.lows);
+    if (side == GEMM_B) {
+        gemm_patches_row(&p, o, w, first + gpu_tx() / 16 * 8, 0, side);
+    } else {
+        gemm_patches_row(&p, o, w, first + gpu_tx() / 4, 0, side);
+        gemm_patches_row(&p, o, w, first + (gpu_tx() + gpu_nx()) / 4, 1, side);
+    }
+    return p;
+}
+
+/* Side A: of row s; side B: of place k + s. */
+GPU_FN int gemm_patches_at(const gemm_patches *p, const tri_gpu_operand *o, const tri_gpu_window *w, int s,
+                           const int side)
+{
+    const gemm_digits one = {0, 0, 1},
+                      k = side == GEMM_B && s > 0 ? gemm_digits_add(p->k, one, p->middles, p->lows) : p->k;
+    int at;
+    if (side == GEMM_B) {
+        at = gemm_x(w, k.high, p->h[0] + k.middle * w->stride[0], p->v[0] + k.low * w->stride[1]);
+        return at < 0 ? at : at + p->image[0];
+    }
+    const int h = k.high * w->dilation[0], v = k.middle * w->dilation[1];
+    at = o->source == TRI_GPU_PATCHES_DY ? gemm_y(w, p->image[s], p->h[s] - h, p->v[s] - v)
+                                         : gemm_x(w, p->image[s], p->h[s] + h, p->v[s] + v);
+    return at < 0 ? at : at + k.low;
+}
+
+/* 8 elements along k, or along rows, from (row, k) on; s: as gemm_patches_at() has it. */
+GPU_FN void gemm_read_at(gpu_quad quad[2], const tri_gpu_operand *o, const tri_gpu_window *w, const gemm_patches *p,
+                         int64_t base, int row, int k, int inside, int s, const int side)
+{
+    int64_t at = 0;
+    if (side == GEMM_PLAIN || o->source == TRI_GPU_PLAIN) {
+        at = base + (int64_t)row * o->row + (int64_t)k * o->column;
+    } else if (inside) {
+        const int place = gemm_patches_at(p, o, w, s, side);
+        inside = place >= 0;
+        at = base + place;
+    }
+    gemm_read(quad, o->value, at, inside);
+}
+
+/* p: NULL on side GEMM_PLAIN; k of patches is that of p. */
+GPU_FN void gemm_load(gemm_part *part, const tri_gpu_operand *o, const tri_gpu_window *w, const gemm_patches *p,
+                      int64_t base, int first, int rows, int k0, int end, const int side)
 {
     if (gemm_along_k(o, side)) { /* 8 elements along k of two rows */
         GPU_UNROLL
         for (int s = 0; s < 2; s++) {
             const int task = gpu_tx() + s * gpu_nx(), row = first + task / 4, k = k0 + task % 4 * 8;
-            gemm_read_at(part->quad + 2 * s, o, w, base, row, k, row < rows && k < end, side);
+            gemm_read_at(part->quad + 2 * s, o, w, p, base, row, k, row < rows && k < end, s, side);
         }
     } else { /* 8 rows of two neighbours along k */
         GPU_UNROLL
         for (int s = 0; s < 2; s++) {
             const int row = first + gpu_tx() / 16 * 8, k = k0 + gpu_tx() % 16 * 2 + s;
-            gemm_read_at(part->quad + 2 * s, o, w, base, row, k, row < rows && k < end, side);
+            gemm_read_at(part->quad + 2 * s, o, w, p, base, row, k, row < rows && k < end, s, side);
         }
     }
 }
@@ -168,23 +291,56 @@ GPU_FN void gemm_keep(const gemm_part *part, const tri_gpu_operand *o, int type,
 
 /* --- sums --- */
 
-/* base: of gemm_base_c(). */
-GPU_FN void gemm_write(const tri_gpu_gemm_args *a, int64_t base, int i, int j, float v)
+/* What element (i, j) of c becomes, which lies at `at`. */
+GPU_FN float gemm_value(const tri_gpu_gemm_args *a, int64_t at, int j, float v)
 {
-    if (i >= a->m || j >= a->n) {
-        return;
-    }
-    const int channels = a->w.channels / a->groups, taps = a->w.kernel[0] * a->w.kernel[1];
-    const int64_t column =
-        a->c.source == TRI_GPU_PATCHES_DW ? j % channels * taps + j / channels : (int64_t)j * a->c.column;
-    const int64_t at = base + (int64_t)i * a->c.row + column;
     if (a->bias != 0) {
         v += a->bias[gpu_bz() % a->groups * a->n + j]; /* there are no chunks */
     }
     if (a->adds) {
         v += gpu_load(a->c.value, at);
     }
-    gpu_store(a->c.value, at, a->relu && v < 0.0f ? 0.0f : v);
+    return a->relu && v < 0.0f ? 0.0f : v;
+}
+
+/* Where element (i, j) lies; base: of gemm_base_c(); side: GEMM_PLAIN, or GEMM_A: c may be PATCHES_DW. */
+GPU_FN int64_t gemm_place_c(const tri_gpu_gemm_args *a, int64_t base, int i, int j, const int side)
+{
+    int64_t column = (int64_t)j * a->c.column;
+    if (side != GEMM_PLAIN && a->c.source == TRI_GPU_PATCHES_DW) {
+        const int channels = a->w.channels / a->groups, taps = a->w.kernel[0] * a->w.kernel[1];
+        column = j % channels * taps + j / channels;
+    }
+    return base + (int64_t)i * a->c.row + column;
+}
+
+GPU_FN void gemm_write(const tri_gpu_gemm_args *a, int64_t base, int i, int j, float v)
+{
+    if (i < a->m && j < a->n) {
+        const int64_t at = gemm_place_c(a, base, i, j, GEMM_A);
+        gpu_store(a->c.value, at, gemm_value(a, at, j, v));
+    }
+}
+
+/* (i, j) and (i, j + 1), of which c may have the first alone. */
+GPU_FN void gemm_write_pair(const tri_gpu_gemm_args *a, int64_t base, int i, int j, const float v[2], const int side)
+{
+    if (i >= a->m || j >= a->n) {
+        return;
+    }
+    const int more = j + 1 < a->n;
+    const int64_t at = gemm_place_c(a, base, i, j, side), next = more ? gemm_place_c(a, base, i, j + 1, side) : at;
+    const float first = gemm_value(a, at, j, v[0]), second = more ? gemm_value(a, next, j + 1, v[1]) : 0.0f;
+    if (!a->c.pairs) {
+        gpu_store(a->c.value, at, first);
+        if (more) {
+            gpu_store(a->c.value, next, second);
+        }
+    } else if (a->c.value.type == TRI_GPU_F32) {
+        *(gpu_four *)((float *)a->c.value.data + at) = (uint64_t)gpu_bits(first) | (uint64_t)gpu_bits(second) << 32;
+    } else {
+        *(gpu_two *)((uint16_t *)a->c.value.data + at) = gpu_pair(first, second, a->c.value.type);
+    }
 }
 
 #endif

@@ -44,16 +44,16 @@ GPU_KERNEL(gemm_wide)
     float sum[4][4][4] = {{{0}}};
     gemm_part left, right;
     int turn = 0;
-    gemm_load(&left, &a.a, &a.w, a_base, m0, a.m, 0, a.k, GEMM_PLAIN);
-    gemm_load(&right, &a.b, &a.w, b_base, n0, a.n, 0, a.k, GEMM_PLAIN);
+    gemm_load(&left, &a.a, &a.w, 0, a_base, m0, a.m, 0, a.k, GEMM_PLAIN);
+    gemm_load(&right, &a.b, &a.w, 0, b_base, n0, a.n, 0, a.k, GEMM_PLAIN);
     gemm_keep(&left, &a.a, a.type, shared->a[0], GEMM_PLAIN);
     gemm_keep(&right, &a.b, a.type, shared->b[0], GEMM_PLAIN);
     gpu_sync();
     for (int k0 = 0; k0 < a.k; k0 += HALF_DEPTH) {
         const int more = k0 + HALF_DEPTH < a.k;
         if (more) {
-            gemm_load(&left, &a.a, &a.w, a_base, m0, a.m, k0 + HALF_DEPTH, a.k, GEMM_PLAIN);
-            gemm_load(&right, &a.b, &a.w, b_base, n0, a.n, k0 + HALF_DEPTH, a.k, GEMM_PLAIN);
+            gemm_load(&left, &a.a, &a.w, 0, a_base, m0, a.m, k0 + HALF_DEPTH, a.k, GEMM_PLAIN);
+            gemm_load(&right, &a.b, &a.w, 0, b_base, n0, a.n, k0 + HALF_DEPTH, a.k, GEMM_PLAIN);
         }
         for (int k = 0; k < HALF_DEPTH && k0 + k < a.k; k += 16) {
             wide_steps(shared->a[turn] + wm * HALF_STRIDE, shared->b[turn] + wn * HALF_STRIDE, a.type, k, sum);
@@ -70,8 +70,9 @@ GPU_KERNEL(gemm_wide)
         GPU_UNROLL
         for (int j = 0; j < 4; j++) {
             GPU_UNROLL
-            for (int r = 0; r < 4; r++) {
-                gemm_write(&a, base, m0 + wm + 16 * i + g + r / 2 * 8, n0 + wn + 8 * j + 2 * t + r % 2, sum[i][j][r]);
+            for (int r = 0; r < 2; r++) {
+                gemm_write_pair(&a, base, m0 + wm + 16 * i + g + 8 * r, n0 + wn + 8 * j + 2 * t, sum[i][j] + 2 * r,
+                                GEMM_PLAIN);
             }
         }
     }

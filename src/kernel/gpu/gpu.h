@@ -146,11 +146,13 @@ GPU_FN uint16_t gpu_to_f16(float x)
 GPU_FN void gpu_mma(int type, float *d, const uint32_t *a, const uint32_t *b)
 {
     if (type == TRI_GPU_BF16) {
-        asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+        asm volatile(
+            "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
             : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
             : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
     } else {
-        asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+        asm volatile(
+            "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
             : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
             : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
     }
@@ -181,8 +183,9 @@ typedef struct gpu_quad {
     uint32_t word[4];
 } __attribute__((aligned(16))) gpu_quad;
 
-/* Four elements of 16 bits. */
+/* Four elements of 16 bits, or two of 32; two of 16. */
 typedef uint64_t __attribute__((may_alias)) gpu_four;
+typedef uint32_t __attribute__((may_alias)) gpu_two;
 
 /* Those from element i on. */
 GPU_FN gpu_quad gpu_load_quad(tri_gpu_value v, int64_t i)

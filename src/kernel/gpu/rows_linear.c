@@ -332,17 +332,35 @@ static tri_gpu_operand grouped(tri_gpu_operand o, int64_t group_stride)
     return o;
 }
 
-#define CHUNK_TILES 64  /* as many blocks for a shard, where sums over places can be cut, */
-#define CHUNK_LEAST 512 /* into chunks of as many places */
+/* A convolution of single places is a plain product: rows of patches are those of the value itself. */
+static bool is_plain(const tri_gpu_window *w)
+{
+    bool plain = w->groups == 1;
+    for (int i = 0; i < 2; i++) {
+        plain = plain && w->kernel[i] == 1 && w->stride[i] == 1 && w->pad[i] == 0;
+    }
+    return plain;
+}
+
+/* No library multiplies convolutions: which of them are products must not depend on other layers of a model. */
+static void convolve(const tri_kernel *kernel, const tri_op_call *call, tri_gpu_gemm_args args)
+{
+    args.type = tri_gpu_input(kernel, call, 0).type;
+    tri_gpu_gemm_own(call, &args, call->shards);
+}
+
+#define CHUNK_WARPS 1024 /* about as many warps for a shard, where sums over places can be cut, */
+#define CHUNK_LEAST 512  /* into chunks of as many places */
+#define WARP_TILE   32   /* rows and columns that a warp of gemm_half computes */
 
 /* Sums over places of the gradient of the weights, of which there are few in a shard, are cut into chunks: a power of
  * two. Like the weights as products read them they depend on the shape of a shard alone. */
 static int chunks_of(const conv_sizes *s, int groups)
 {
-    const int64_t tiles =
-        tri_int64_ceil(s->units, TRI_GPU_TILE) * tri_int64_ceil(s->channels * s->taps, TRI_GPU_TILE) * groups;
+    const int64_t warps =
+        tri_int64_ceil(s->units, WARP_TILE) * tri_int64_ceil(s->channels * s->taps, WARP_TILE) * groups;
     int chunks = 1;
-    while (chunks < TRI_GPU_SHARDS && tiles * chunks < CHUNK_TILES && s->out / (2 * chunks) >= CHUNK_LEAST) {
+    while (chunks < TRI_GPU_SHARDS && warps * chunks < CHUNK_WARPS && s->out / (2 * chunks) >= CHUNK_LEAST) {
         chunks *= 2;
     }
     return chunks;
@@ -397,8 +415,10 @@ static void conv_forward(const tri_kernel *kernel, const tri_op_call *call)
 {
     const conv_sizes s = sizes_make(&kernel->desc);
     const tri_gpu_window w = tri_gpu_window_make(&kernel->desc);
+    const tri_gpu_value x = tri_gpu_input(kernel, call, 0);
     const tri_gpu_gemm_args args = {
-        .a = gathered(tri_gpu_input(kernel, call, 0), TRI_GPU_PATCHES, s.in * s.c, s.channels),
+        .a = is_plain(&w) ? tri_gpu_operand_make(x, s.in * s.c, s.c, 1)
+                          : gathered(x, TRI_GPU_PATCHES, s.in * s.c, s.channels),
         .b = conv_taps(kernel, call, &s, false),
         .c = grouped(tri_gpu_operand_make(tri_gpu_output(kernel, call), s.out * s.d, s.d, 1), s.units),
         .m = (int)s.out,
@@ -408,7 +428,7 @@ static void conv_forward(const tri_kernel *kernel, const tri_op_call *call)
         .relu = kernel->desc.attr.relu,
         .bias = kernel->desc.attr.bias ? call->param[1] : NULL,
         .w = w};
-    multiply(kernel, call, &args, call->shards);
+    convolve(kernel, call, args);
 }
 
 static void conv_weights(const tri_kernel *kernel, const tri_op_call *call, const conv_sizes *s, tri_gpu_window w)
@@ -432,7 +452,11 @@ static void conv_weights(const tri_kernel *kernel, const tri_op_call *call, cons
         .chunk_stride = count,
         .w = w};
     args.c.row = row;
-    multiply(kernel, call, &args, call->shards);
+    if (is_plain(&w)) {
+        args.b = tri_gpu_operand_make(args.b.value, s->in * s->c, 1, s->c);
+        args.c = tri_gpu_operand_make(args.c.value, count * chunks, row, 1);
+    }
+    convolve(kernel, call, args);
     for (int shard = 0; shard < call->shards; shard++) {
         parts[shard] = (tri_tree_part){(int64_t)shard * chunks, chunks};
         out[shard] = leaves + shard * count;
@@ -453,8 +477,10 @@ static void conv_backward(const tri_kernel *kernel, const tri_op_call *call)
     }
     bias_back(kernel, call, scratch_make(&kernel->desc).bias);
     if (call->dinput[0] != NULL) {
+        const tri_gpu_value dy = tri_gpu_doutput(kernel, call);
         const tri_gpu_gemm_args args = {
-            .a = gathered(tri_gpu_doutput(kernel, call), TRI_GPU_PATCHES_DY, s.out * s.d, s.units),
+            .a = is_plain(&w) ? tri_gpu_operand_make(dy, s.out * s.d, s.d, 1)
+                              : gathered(dy, TRI_GPU_PATCHES_DY, s.out * s.d, s.units),
             .b = conv_taps(kernel, call, &s, true),
             .c = grouped(tri_gpu_operand_make(tri_gpu_dinput(kernel, call, 0), s.in * s.c, s.c, 1), s.channels),
             .m = (int)s.in,
@@ -462,7 +488,7 @@ static void conv_backward(const tri_kernel *kernel, const tri_op_call *call)
             .k = (int)(s.taps * s.units),
             .groups = w.groups,
             .w = w};
-        multiply(kernel, call, &args, call->shards);
+        convolve(kernel, call, args);
     }
 }
 
