@@ -43,6 +43,7 @@ typedef struct tri_device_rates {
 /* A kernel that has run. */
 typedef struct tri_device_kernel {
     int64_t step, start_ns, duration_ns; /* start_ns: about, by tri_now_ns() */
+    int64_t sent_nbytes;                 /* to other ranks; -1: it is no exchange with them */
     char name[TRI_DEVICE_NAME_NBYTES];
 } tri_device_kernel;
 

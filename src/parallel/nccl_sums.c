@@ -357,7 +357,7 @@ static tri_status parts_move(tri_nccl_sums *sums, float *const *parts, int64_t d
     const int64_t mine = segment_of(sums, rank, done);
     for (int slot = plan->first_slot[rank]; slot < plan->first_slot[rank + 1]; slot++)
         plan->from[slot] = parts[slot - plan->first_slot[rank]] + sums->firsts[rank] + done;
-    tri_nccl_begin(sums->nccl);
+    tri_nccl_begin(sums->nccl, "nccl send_recv");
     for (int i = 1; i < ranks; i++) {
         const int to = (rank + i) % ranks, from = (rank + ranks - i) % ranks;
         const int64_t theirs = segment_of(sums, to, done);
@@ -407,7 +407,7 @@ static tri_status blocks_gather(tri_nccl_sums *sums, float *data)
     for (int r = 1; r < sums->ranks; r++)
         if (sums->firsts[r] != sums->firsts[0] + r * common)
             common = 0;
-    tri_nccl_begin(sums->nccl);
+    tri_nccl_begin(sums->nccl, "nccl all_gather");
     if (common > 0)
         tri_nccl_all_gather(sums->nccl, data + sums->firsts[0], common);
     for (int r = 0; r < sums->ranks; r++)
@@ -420,7 +420,7 @@ static tri_status sum_in_any_order(tri_nccl_sums *sums, float *const *parts, int
 {
     for (int p = 1; p < part_count; p++)
         tri_array_add(sums->setup.device, 1, parts[0], parts[0], parts[p], count);
-    tri_nccl_begin(sums->nccl);
+    tri_nccl_begin(sums->nccl, "nccl all_reduce");
     tri_nccl_all_reduce(sums->nccl, parts[0], count);
     return tri_nccl_end(sums->nccl);
 }

@@ -236,9 +236,10 @@ struct tri_sync {
     float called;       /* of ranks apart: what this rank put into TRI_TAIL_CALL of the sum that the tail has now */
     int64_t exposed_ns; /* of the last step: time spent waiting in finish and publish */
     int64_t waited_ns;  /* since the sync was made: time spent waiting in hooks */
-    int64_t computing_ns; /* of the last finish: in which the device still computed gradients */
-    float *own;           /* of ranks apart, between meet and part: this rank's own weights; the host's */
-    tri_sync *inner;      /* of sync_staged.c: the strategy, over arrays of the host; NULL: it is the strategy itself */
+    int64_t computing_ns;     /* of the last finish: in which the device still computed gradients */
+    float *own;               /* of ranks apart, between meet and part: this rank's own weights; the host's */
+    const tri_device *beside; /* has the queue of its sums on the same card; NULL: there is none */
+    tri_sync *inner; /* of sync_staged.c: the strategy, over arrays of the host; NULL: it is the strategy itself */
     const tri_sync_piece *pieces; /* what this rank moves; NULL: the slice that finish gives */
     int piece_count;
 };

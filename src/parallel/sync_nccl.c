@@ -254,6 +254,7 @@ static tri_status nccl_make(sync_nccl *nccl, const tri_sync_setup *setup)
         TRI_TRY(pieces_make(nccl));
     TRI_TRY(lent_make(nccl));
     TRI_TRY(tri_cuda_beside_open(nccl->device, &nccl->beside));
+    nccl->base.beside = &nccl->beside;
     const tri_nccl_setup sums = {.group = nccl->group,
                                  .device = &nccl->beside,
                                  .any_order = setup->cards.any_order,

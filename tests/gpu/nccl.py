@@ -110,6 +110,23 @@ class Nccl(unittest.TestCase):
                 line = json.loads(path.read_text().splitlines()[-1])
                 self.assertAlmostEqual(line["gpu_own_memory_peak_bytes"] / line["gpu_own_memory_planned_bytes"], 1, delta=0.02)
 
+    def test_traces_and_metrics_have_what_nccl_moves(self):
+        for out, words, names in (["canonical", [], {"nccl send_recv", "nccl all_gather"}], ["any", ["comm.order=any"], {"nccl all_reduce"}]):
+            self.train("-n", "2", "--out", out, *MLP, *words, "monitor.trace=trace.json:1-2")
+            events = json.loads((self.folder / "trace.json").read_text())["traceEvents"]
+            moved = [event for event in events if event.get("cat") == "communication" and event["name"].startswith("nccl ")]
+            self.assertEqual({event["name"] for event in moved}, names)
+            self.assertEqual({(event["pid"], event["args"]["sequence"]) for event in moved}, {(rank, step) for rank in (0, 1) for step in (1, 2)})
+            self.assertEqual("add" in {event["name"] for event in events if event.get("cat") == "kernels"}, out == "canonical")
+            said = json.loads(subprocess.run([TRIREME, "trace", "summarize", "trace.json", "--json"], cwd=self.folder, stdout=subprocess.PIPE,
+                                             text=True, check=True).stdout)
+            steps = [sum(event["args"]["bytes"] for event in moved if event["pid"] == 0 and event["args"]["sequence"] == step) for step in (1, 2)]
+            self.assertGreater(steps[0], 4 * 24 * 12)  # more than one layer
+            self.assertEqual(steps[0], steps[1])
+            self.assertGreaterEqual(said["ranks"][0]["bytes"], sum(steps))
+            lines = [json.loads(line) for line in (self.folder / out / "metrics.jsonl").read_text().splitlines()]
+            self.assertGreaterEqual(next(line["sent_bytes"] for line in lines if line.get("step") == 2), steps[0])
+
     # --- NCCL fails, and no rank is lost ---
 
     def test_a_rank_that_fails_as_it_comes_says_why(self):

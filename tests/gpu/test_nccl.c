@@ -402,10 +402,10 @@ static void a_call_too_early_is_refused(void **state)
     do
         assert_int_equal(nccl->calls->comm_state(nccl->comm, &now), 0);
     while (now == NCCL_IN_PROGRESS);
-    tri_nccl_begin(nccl);
+    tri_nccl_begin(nccl, "try");
     tri_nccl_all_reduce(nccl, x, 4);
     assert_int_equal(tri_nccl_end(nccl), TRI_OK);
-    tri_nccl_begin(nccl);
+    tri_nccl_begin(nccl, "try");
     tri_nccl_send(nccl, x, 4, 1); /* there is no rank 1 */
     assert_int_equal(tri_nccl_end(nccl), TRI_EIO);
     assert_non_null(strstr(tri_last_error(), "NCCL 2.28.9: send: invalid argument"));

@@ -436,9 +436,13 @@ tri_status tri_cuda_handles_read(const tri_device *device, tri_cuda_handles *out
     if (device->ops != &tri_device_cuda)
         return tri_fail(TRI_EUNSUPPORTED, "NCCL needs an NVIDIA card: want train.device=cuda, got %s",
                         device->ops->name);
-    const cuda_state *s = enter(device);
-    *out = (tri_cuda_handles){
-        .calls = s->calls, .context = s->context, .stream = s->streams[TRI_QUEUE_KERNELS], .index = s->index};
+    cuda_state *s = device->state;
+    (void)enter(device);
+    *out = (tri_cuda_handles){.calls = s->calls,
+                              .context = s->context,
+                              .stream = s->streams[TRI_QUEUE_KERNELS],
+                              .index = s->index,
+                              .times = &s->times};
     must(s, "cuDeviceGetUuid", s->calls->device_uuid(&out->uuid, s->card));
     return TRI_OK;
 }

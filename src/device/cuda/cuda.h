@@ -5,6 +5,7 @@
 #ifndef TRI_DEVICE_CUDA_CUDA_H
 #define TRI_DEVICE_CUDA_CUDA_H
 
+#include "device/cuda/kernel_times.h"
 #include "device/cuda/library.h"
 #include "device/launch.h"
 
@@ -40,7 +41,8 @@ typedef struct tri_cuda_handles {
     cuda_context context;
     cuda_stream stream; /* of TRI_QUEUE_KERNELS */
     int index;
-    cuda_uuid uuid; /* of the card: no two have the same */
+    cuda_uuid uuid;        /* of the card: no two have the same */
+    tri_cuda_times *times; /* of what the stream does */
 } tri_cuda_handles;
 /* TRI_EUNSUPPORTED: the device is of another kind. */
 tri_status tri_cuda_handles_read(const tri_device *device, tri_cuda_handles *out);

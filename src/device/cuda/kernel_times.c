@@ -15,7 +15,7 @@
 
 typedef struct timed_launch {
     char name[TRI_DEVICE_NAME_NBYTES];
-    int64_t step;
+    int64_t step, sent_nbytes;
     cuda_event begin, end; /* NULL: it could not be recorded */
 } timed_launch;
 
@@ -79,7 +79,7 @@ void tri_cuda_times_begin(tri_cuda_times *times, const char *name)
 {
     if (times->step < 0 || times->launches.count >= MOST_LAUNCHES)
         return;
-    timed_launch launch = {.step = times->step, .begin = event_record(times)};
+    timed_launch launch = {.step = times->step, .sent_nbytes = -1, .begin = event_record(times)};
     snprintf(launch.name, sizeof(launch.name), "%s", name);
     if (!tri_vector_push(&times->launches, &launch))
         event_drop(times, launch.begin);
@@ -87,9 +87,16 @@ void tri_cuda_times_begin(tri_cuda_times *times, const char *name)
 
 void tri_cuda_times_end(tri_cuda_times *times)
 {
-    timed_launch *launches = times->launches.items;
-    if (times->step >= 0 && times->launches.count > 0 && !launches[times->launches.count - 1].end)
-        launches[times->launches.count - 1].end = event_record(times);
+    tri_cuda_times_exchange_end(times, -1);
+}
+
+void tri_cuda_times_exchange_end(tri_cuda_times *times, int64_t sent_nbytes)
+{
+    timed_launch *launches = times->launches.items, *last = launches + times->launches.count - 1;
+    if (times->step < 0 || times->launches.count == 0 || last->end)
+        return;
+    last->end = event_record(times);
+    last->sent_nbytes = sent_nbytes;
 }
 
 static bool kernel_make(const tri_cuda_times *times, const timed_launch *launch, tri_device_kernel *out)
@@ -99,6 +106,7 @@ static bool kernel_make(const tri_cuda_times *times, const timed_launch *launch,
         times->calls->event_time(&took_ms, launch->begin, launch->end) != 0)
         return false;
     *out = (tri_device_kernel){.step = launch->step,
+                               .sent_nbytes = launch->sent_nbytes,
                                .start_ns = times->origin_ns + (int64_t)(1e6 * (double)since_ms),
                                .duration_ns = (int64_t)(1e6 * (double)took_ms)};
     snprintf(out->name, sizeof(out->name), "%s", launch->name);

@@ -26,6 +26,8 @@ void tri_cuda_times_step(tri_cuda_times *times, int64_t step);
 /* Around one launch, whose name is copied. */
 void tri_cuda_times_begin(tri_cuda_times *times, const char *name);
 void tri_cuda_times_end(tri_cuda_times *times);
+/* The same for an exchange between ranks. */
+void tri_cuda_times_exchange_end(tri_cuda_times *times, int64_t sent_nbytes);
 /* As of tri_device_kernels_read(). */
 tri_status tri_cuda_times_read(tri_cuda_times *times, tri_device_kernel **out, int64_t *count);
 

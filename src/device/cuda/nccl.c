@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/events.h"
 #include "base/memory.h"
 #include "base/runtime.h"
 #include "base/status.h"
@@ -334,28 +335,42 @@ static void take(tri_nccl *nccl, const char *what, nccl_result result)
     nccl->failed = result == NCCL_REMOTE_ERROR ? "exchange" : what; /* of an earlier group: this call was refused */
 }
 
-void tri_nccl_begin(tri_nccl *nccl)
+void tri_nccl_begin(tri_nccl *nccl, const char *name)
 {
     nccl->result = nccl->comm ? 0 : NCCL_INVALID_USAGE; /* aborted: end reports it */
+    nccl->sent_nbytes = nccl->received_nbytes = 0;
     (void)nccl->card.calls->context_set(nccl->card.context);
-    if (nccl->comm)
-        take(nccl, "group", nccl->calls->group_start());
+    if (!nccl->comm)
+        return;
+    tri_cuda_times_begin(nccl->card.times, name);
+    take(nccl, "group", nccl->calls->group_start());
+}
+
+/* times: how often this rank sends, and receives, that many elements: at least, where NCCL chooses the algorithm. */
+static void count_moved(tri_nccl *nccl, int64_t count, int64_t sent_times, int64_t received_times)
+{
+    nccl->sent_nbytes += count * sent_times * (int64_t)sizeof(float);
+    nccl->received_nbytes += count * received_times * (int64_t)sizeof(float);
 }
 
 void tri_nccl_send(tri_nccl *nccl, const float *data, int64_t count, int to)
 {
+    count_moved(nccl, count, 1, 0);
     if (nccl->result == 0)
         take(nccl, "send", nccl->calls->send(data, (size_t)count, NCCL_F32, to, nccl->comm, nccl->card.stream));
 }
 
 void tri_nccl_receive(tri_nccl *nccl, float *data, int64_t count, int from)
 {
+    count_moved(nccl, count, 0, 1);
     if (nccl->result == 0)
         take(nccl, "receive", nccl->calls->receive(data, (size_t)count, NCCL_F32, from, nccl->comm, nccl->card.stream));
 }
 
 void tri_nccl_all_reduce(tri_nccl *nccl, float *data, int64_t count)
 {
+    const int64_t others = nccl->count - 1;
+    count_moved(nccl, count / nccl->count, 2 * others, 2 * others);
     if (nccl->result == 0)
         take(nccl, "all-reduce",
              nccl->calls->all_reduce(data, data, (size_t)count, NCCL_F32, NCCL_SUM, nccl->comm, nccl->card.stream));
@@ -363,6 +378,7 @@ void tri_nccl_all_reduce(tri_nccl *nccl, float *data, int64_t count)
 
 void tri_nccl_all_gather(tri_nccl *nccl, float *data, int64_t count)
 {
+    count_moved(nccl, count, nccl->count - 1, nccl->count - 1);
     if (nccl->result == 0)
         take(nccl, "all-gather",
              nccl->calls->all_gather(data + nccl->rank * count, data, (size_t)count, NCCL_F32, nccl->comm,
@@ -371,6 +387,7 @@ void tri_nccl_all_gather(tri_nccl *nccl, float *data, int64_t count)
 
 void tri_nccl_broadcast(tri_nccl *nccl, float *data, int64_t count, int root)
 {
+    count_moved(nccl, count, root == nccl->rank && nccl->count > 1, root != nccl->rank);
     if (nccl->result == 0)
         take(nccl, "broadcast",
              nccl->calls->broadcast(data, data, (size_t)count, NCCL_F32, root, nccl->comm, nccl->card.stream));
@@ -383,7 +400,11 @@ tri_status tri_nccl_end(tri_nccl *nccl)
     take(nccl, "group", nccl->calls->group_end());
     if (nccl->result != 0)
         return give_up(nccl, fail_as(nccl->calls, nccl->name, nccl->failed, nccl->result));
-    return state_await(nccl, "exchange", nccl->limits.exchange_ms);
+    TRI_TRY(state_await(nccl, "exchange", nccl->limits.exchange_ms));
+    tri_cuda_times_exchange_end(nccl->card.times, nccl->sent_nbytes);
+    tri_counter_add(TRI_COUNT_SENT_NBYTES, (uint64_t)nccl->sent_nbytes);
+    tri_counter_add(TRI_COUNT_RECEIVED_NBYTES, (uint64_t)nccl->received_nbytes);
+    return TRI_OK;
 }
 
 tri_status tri_nccl_wait(tri_nccl *nccl)

@@ -29,8 +29,9 @@ typedef struct tri_nccl {
     bool hangs;                       /* the abort does, and so what it has queued */
     int rank, count;
     tri_nccl_limits limits;
-    nccl_result result; /* the first failure since begin */
-    const char *failed; /* the operation that failed so */
+    nccl_result result;                   /* the first failure since begin */
+    const char *failed;                   /* the operation that failed so */
+    int64_t sent_nbytes, received_nbytes; /* since begin */
     char name[TRI_NCCL_NBYTES];
 } tri_nccl;
 
@@ -51,8 +52,8 @@ tri_status tri_nccl_close(tri_nccl *nccl);
 /* Ends what is under way; TRI_ETIMEOUT: NCCL hangs, and this card cannot be used by this process any more. */
 tri_status tri_nccl_abort(tri_nccl *nccl);
 
-/* Operations in f32 between these two travel at the same time; end returns when they are queued. */
-void tri_nccl_begin(tri_nccl *nccl);
+/* Operations in f32 between these two travel at the same time; end returns when they are queued. name: in traces. */
+void tri_nccl_begin(tri_nccl *nccl, const char *name);
 void tri_nccl_send(tri_nccl *nccl, const float *data, int64_t count, int to);
 void tri_nccl_receive(tri_nccl *nccl, float *data, int64_t count, int from);
 /* In place, in an order of NCCL's own. */

@@ -261,11 +261,14 @@ static tri_status sums_make(tri_job *job, const tri_loader_batch *loaded, tri_sy
     int64_t mark_ns = tri_now_ns();
     TRI_TRY(job->ahead ? job->sync->ops->wait(job->sync, tri_params_tail(job->params), slice)
                        : job->sync->ops->finish(job->sync, slice));
-    const double computing = (double)job->sync->computing_ns / 1e9; /* 0 where kernels end with their call */
+    const int64_t computing_ns = job->sync->computing_ns; /* 0 where kernels end with their call */
+    if (computing_ns > 0)
+        tri_features_span(job, "backward", mark_ns, mark_ns + computing_ns);
+    mark_ns += computing_ns;
     TRI_TRY(control_is_early(job) ? tri_job_control_wait(job) : tri_job_control_sum(job));
     TRI_TRY(tri_job_sums_meet(job));
-    job->record.backward += computing;
-    job->record.comm += lap_of(job, "waiting", &mark_ns) - computing;
+    job->record.backward += (double)computing_ns / 1e9;
+    job->record.comm += lap_of(job, "waiting", &mark_ns);
     return TRI_OK;
 }
 

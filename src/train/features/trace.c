@@ -87,13 +87,21 @@ tri_status tri_job_trace_ask(tri_job *job, int steps)
     return TRI_OK;
 }
 
+/* Also in the queue of sums between cards. */
+static void kernels_time(const tri_job *job, int64_t step)
+{
+    tri_device_kernels_time(job->device, step);
+    if (job->sync && job->sync->beside)
+        tri_device_kernels_time(job->sync->beside, step);
+}
+
 static void part(tri_job *job)
 {
     trace_state *trace = trace_of(job);
     if (!trace || !trace->asked || trace->over)
         return;
     trace->over = true;
-    tri_device_kernels_time(job->device, -1);
+    kernels_time(job, -1);
     tri_job_who_tell(job, -1);
     if (job->rank == 0)
         tri_log(TRI_LOG_WARN, "the trace of steps %lld to %lld is given up: the ranks have changed; ask again",
@@ -111,7 +119,7 @@ static tri_status step_begin(tri_job *job)
     trace_state *trace = trace_of(job);
     if (!trace || trace->over || job->step < trace->window.from)
         return TRI_OK;
-    tri_device_kernels_time(job->device, job->step);
+    kernels_time(job, job->step);
     if (trace->begin_ns != 0)
         return TRI_OK;
     trace->begin_ns = job->assignment.step_start_ns;
@@ -131,24 +139,37 @@ static void span(const tri_job *job, const char *what, int64_t start_ns, int64_t
                                  .sequence = (uint32_t)job->step});
 }
 
-/* Kernels of the device come first: who has no room for all rows keeps the last ones. */
-static tri_status kernels_read(const tri_job *job, tri_trace_rank *own)
+static void rows_add(tri_trace_rank *own, const tri_device_kernel *kernels, int64_t count)
 {
-    tri_device_kernel *kernels;
-    int64_t count;
-    TRI_TRY(tri_device_kernels_read(job->device, &kernels, &count));
-    tri_device_kernels_time(job->device, -1);
-    own->rows = tri_alloc_zero((size_t)count + RING_COUNT, sizeof(*own->rows));
-    own->lost = count >= RING_COUNT;
-    for (int64_t i = 0; own->rows && i < count; i++) {
+    for (int64_t i = 0; i < count; i++) {
         tri_trace_row *row = &own->rows[own->count++];
         *row = (tri_trace_row){.start_ns = kernels[i].start_ns,
                                .duration_ns = kernels[i].duration_ns,
                                .sequence = (uint32_t)kernels[i].step,
-                               .on_device = true};
+                               .nbytes = kernels[i].sent_nbytes > 0 ? (uint64_t)kernels[i].sent_nbytes : 0,
+                               .on_device = kernels[i].sent_nbytes < 0};
         snprintf(row->what, sizeof(row->what), "%s", kernels[i].name);
     }
+}
+
+/* Kernels of the device come first: who has no room for all rows keeps the last ones. */
+static tri_status kernels_read(const tri_job *job, tri_trace_rank *own)
+{
+    tri_device_kernel *kernels, *sums = NULL;
+    int64_t count, sum_count = 0;
+    TRI_TRY(tri_device_kernels_read(job->device, &kernels, &count));
+    const tri_status status =
+        job->sync->beside ? tri_device_kernels_read(job->sync->beside, &sums, &sum_count) : TRI_OK;
+    kernels_time(job, -1);
+    if (status == TRI_OK)
+        own->rows = tri_alloc_zero((size_t)(count + sum_count) + RING_COUNT, sizeof(*own->rows));
+    own->lost = count >= RING_COUNT || sum_count >= RING_COUNT;
+    if (own->rows) {
+        rows_add(own, kernels, count);
+        rows_add(own, sums, sum_count);
+    }
     tri_free(kernels);
+    tri_free(sums);
     return own->rows ? TRI_OK : TRI_ENOMEM;
 }
 
