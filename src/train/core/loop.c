@@ -194,8 +194,8 @@ tri_status tri_job_run(tri_job *job)
             return tri_job_stopped(job);
         }
     }
-    TRI_TRY(tri_job_sums_end(job));
-    return tri_job_print_result(job);
+    TRI_TRY(tri_job_print_result(job));
+    return tri_job_sums_end(job);
 }
 
 tri_status tri_job_result_read(tri_job *job, tri_job_result *result)
