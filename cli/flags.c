@@ -227,7 +227,7 @@ int tri_command_fail(tri_status status)
 {
     const char *hint = hint_of(status, tri_last_error());
     fflush(stdout);
-    say("error", tri_last_error());
+    say(status == TRI_ECANCELED ? "trireme" : "error", tri_last_error()); /* who was stopped has not failed */
     if (hint)
         say("hint", hint);
     switch (status) {

@@ -38,7 +38,7 @@ static const char *_Atomic stops_when;
 
 static void moment_is_over(int number)
 {
-    static const char begin[] = "error: stopped by a signal ";
+    static const char begin[] = "trireme: stopped by a signal ";
     const char *when = atomic_load(&stops_when);
     struct iovec parts[] = {{(void *)(uintptr_t)begin, sizeof begin - 1},
                             {(void *)(uintptr_t)when, strlen(when)},

@@ -341,7 +341,7 @@ class Servers(unittest.TestCase):
         process.send_signal(signal.SIGTERM)
         process.wait(LIMIT_S)
         text = (self.path / "said").read_text()
-        step = re.search(r"error: stopped by a signal after step (\d+), which is saved", text)
+        step = re.search(r"trireme: stopped by a signal after step (\d+), which is saved", text)
         self.assertEqual(process.returncode, 143, text)
         self.assertIsNotNone(step, text)
         self.assertEqual([int(path.name[5:]) for path in self.saved()], [int(step.group(1))], text)

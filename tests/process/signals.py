@@ -27,6 +27,17 @@ model: {name: mlp, hidden: [1024, 1024]}
 data: {name: synthetic, synthetic_count: 40000, synthetic_width: 64}
 train: {batch: 64, epochs: 10, threads: 1, eval_every_steps: 1}
 """
+# Layouts that take a minute to plan.
+DEEP = """
+model: {name: gpt2, n_layer: 96, n_head: 64, n_embd: 4096}
+data: {name: synthetic, synthetic_tokens: true, synthetic_width: 64, classes: 256}
+train: {batch: 4096, shards: 4096}
+"""
+CLUSTER = """
+hosts: [{name: node, count: 128, workers: 8, gflops: 50, memory_gib: 1000, memory_gb_s: 10}]
+links: {local: {gb_s: 5, latency_us: 2}, network: {gb_s: 0.1, latency_us: 50}}
+"""
+
 PROGRAM = """
 trap 'echo USR2; exit 0' USR2
 trap 'echo USR1; exit 0' USR1
@@ -194,9 +205,10 @@ class Signals(unittest.TestCase):
         reads = lambda process: "model.safetensors" in pathlib.Path(f"/proc/{process.pid}/maps").read_text()
         sparse_model(self.folder / "model")
         (self.folder / "text").write_bytes(b"word " * (1 << 22))
-        (self.folder / "wide.yaml").write_text(SMALL.replace("[8]", "[4000, 4000, 4000]"))
+        (self.folder / "deep.yaml").write_text(DEEP)
+        (self.folder / "cluster.yaml").write_text(CLUSTER)
         rows = [
-            ("plan", ["plan", "wide.yaml", "-n", "1"], lambda process: at_once(process) and computed_s(process) > 0.3),
+            ("plan", ["plan", "deep.yaml", "--cluster", "cluster.yaml"], lambda process: at_once(process) and computed_s(process) > 0.3),
             ("bench", ["bench", "all_reduce", "--sizes", "64M", "--seconds", "1000"], at_once),
             ("sim recovery", ["sim", "recovery", "--seeds", "1000000"], asked),
             ("data prepare", ["data", "prepare", *["text"] * 50, "--tokenizer", "byte", "--threads", "1", "--out", "shards"], asked),
