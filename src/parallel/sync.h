@@ -137,6 +137,7 @@ typedef struct tri_sync_cards {
     bool nccl;
     bool any_order;   /* not the canonical one */
     int64_t limit_ms; /* of a wait for other ranks */
+    char *failed;     /* [TRI_NCCL_WHY_NBYTES] of the run: why NCCL has failed where no rank was lost, "" so far */
 } tri_sync_cards;
 
 typedef struct tri_sync_setup {
@@ -231,7 +232,6 @@ struct tri_sync {
     int64_t part;       /* where parts of the batch are dealt: the one to compute in that step */
     float grad_scale;   /* the trainer's, before publish: what the sums are multiplied with */
     bool ahead;         /* the next step may begin before all sums are there */
-    bool broken;        /* a call failed in which no rank was lost: the strategy cannot be used by these ranks */
     bool begun;         /* of ranks apart: what is alike on all of them is there (state) */
     float called;       /* of ranks apart: what this rank put into TRI_TAIL_CALL of the sum that the tail has now */
     int64_t exposed_ns; /* of the last step: time spent waiting in finish and publish */

@@ -50,6 +50,7 @@ typedef struct sync_nccl {
     tri_device_event tail_there; /* in tail_read */
     tri_status status;           /* first failure of a sum; then there are no more */
     char message[TRI_ERROR_NBYTES];
+    char *failed; /* of tri_sync_cards */
 } sync_nccl;
 
 static bool is_spread(const sync_nccl *nccl)
@@ -70,6 +71,12 @@ static void keep_failure(sync_nccl *nccl, tri_status status)
     snprintf(nccl->message, sizeof(nccl->message), "%s", tri_last_error());
 }
 
+/* NCCL has failed, and no rank is lost: the run does not try it again. */
+static void failed_say(const sync_nccl *nccl, const char *why)
+{
+    snprintf(nccl->failed, TRI_NCCL_WHY_NBYTES, "it has failed: %.440s", why);
+}
+
 /* --- making one --- */
 
 /* What is under way waits for nobody any more. A card on which NCCL hangs cannot be used, nor can memory of it be
@@ -80,8 +87,9 @@ static void sums_abort(const sync_nccl *nccl)
     char why[TRI_ERROR_NBYTES];
     snprintf(why, sizeof(why), "%s", tri_last_error());
     if (nccl->sums && tri_nccl_sums_abort(nccl->sums) != TRI_OK) {
+        const char *const hangs = strstr(why, tri_last_error()) ? "" : tri_last_error(); /* it may be in there */
         tri_log(TRI_LOG_ERROR, "%s%s%s; nothing on the card can be used after it: this process ends", why,
-                why[0] ? "; " : "", tri_last_error());
+                why[0] && hangs[0] ? "; " : "", hangs);
         _Exit(1);
     }
     (void)tri_fail_copy(TRI_EABORT, why); /* keeps the message */
@@ -265,7 +273,10 @@ static tri_status nccl_make(sync_nccl *nccl, const tri_sync_setup *setup)
                                             .arg = nccl->group},
                                  .leaves = setup->leaves,
                                  .block = largest_block(&nccl->buckets, &nccl->units, ranks)};
-    return tri_nccl_sums_open(&sums, &nccl->sums);
+    tri_status status = tri_nccl_sums_open(&sums, &nccl->sums);
+    if (status != TRI_OK && !tri_group_has_failed(nccl->group))
+        failed_say(nccl, tri_last_error());
+    return status;
 }
 
 static tri_status nccl_create(const tri_sync_ops *ops, const tri_sync_setup *setup, tri_sync **out)
@@ -280,6 +291,7 @@ static tri_status nccl_create(const tri_sync_ops *ops, const tri_sync_setup *set
     nccl->leaves = setup->leaves;
     nccl->part_count = setup->part_count;
     nccl->overlap = setup->config->overlap;
+    nccl->failed = setup->cards.failed;
     tri_status status = nccl_make(nccl, setup);
     if (status != TRI_OK) {
         char why[TRI_ERROR_NBYTES];
@@ -322,6 +334,8 @@ static tri_status nccl_begin(tri_sync *sync)
     for (int u = 0; u < nccl->units.count; u++)
         nccl->missing[u] = nccl->units.items[u].away ? 0 : nccl->units.items[u].entry_count;
     nccl->full_count = nccl->released = 0;
+    if (!nccl->sums)
+        return tri_fail(TRI_EINVAL, "the run has been stopped, its sums have ended: want no step behind that");
     return nccl->status == TRI_OK ? TRI_OK : tri_fail_copy(nccl->status, nccl->message);
 }
 
@@ -421,7 +435,7 @@ static tri_status sums_explain(sync_nccl *nccl)
         tri_sleep_ns(LOOK_NS);
     if (tri_group_has_failed(nccl->group))
         TRI_TRY(tri_barrier(nccl->group, NULL));
-    nccl->base.broken = true;
+    failed_say(nccl, nccl->message);
     return tri_fail_copy(TRI_EIO, nccl->message);
 }
 

@@ -148,8 +148,14 @@ class Nccl(unittest.TestCase):
 
     def test_in_an_elastic_run_the_host_sums_from_then_on(self):
         text = self.train("-n", "3", "--elastic", "3:3", *LONG, nccl="gone1")
-        self.assertRegex(text, "gradient sums: on the host: rank [02]: it has failed: step 0: NCCL 2.28.9: exchange: remote process exited")
+        self.assertRegex(text, "gradient sums: on the host: rank [02]: it has failed: NCCL 2.28.9: exchange: remote process exited")
         self.assertIn(f"weights: xxh3 {LONG_HASH}\n", text)
+
+    def test_so_it_does_where_ranks_cannot_join(self):
+        for fault, why in (("fails1", "rank 1: NCCL 2.28.9: init: unhandled system error"), ("absent1", "NCCL 2.28.9: init: rank ")):
+            text = self.train("-n", "2", "--elastic", "2:2", *LONG, "comm.timeout_s=4", nccl=fault)
+            self.assertIn(f"gradient sums: on the host: rank 0: it has failed: {why}", text)
+            self.assertIn(f"weights: xxh3 {LONG_HASH}\n", text)
 
     # --- a rank that is lost while others wait in NCCL ---
 

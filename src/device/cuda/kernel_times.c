@@ -92,8 +92,11 @@ void tri_cuda_times_end(tri_cuda_times *times)
 
 void tri_cuda_times_exchange_end(tri_cuda_times *times, int64_t sent_nbytes)
 {
-    timed_launch *launches = times->launches.items, *last = launches + times->launches.count - 1;
-    if (times->step < 0 || times->launches.count == 0 || last->end)
+    timed_launch *last;
+    if (times->step < 0 || times->launches.count == 0)
+        return;
+    last = tri_vector_at(&times->launches, times->launches.count - 1);
+    if (last->end)
         return;
     last->end = event_record(times);
     last->sent_nbytes = sent_nbytes;

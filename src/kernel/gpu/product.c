@@ -240,7 +240,7 @@ static tri_status noise_check(const probe *p, const tri_product_choice *choice, 
     TRI_TRY(fill_noise(p, &p->bias, p->product->n, 3, false));
     TRI_TRY(fill_value(p, &p->c, p->c_count, 0.5f));
     TRI_TRY(multiply(p, choice, algorithm, &p->c, 0, (int)p->batch));
-    for (int each = 1; each < p->batch && *good; each++) {
+    for (int each = 1; (each == 1 || each < p->batch) && *good; each++) { /* a batch of one: twice the same */
         TRI_TRY(batch_check(p, choice, algorithm, each, good));
     }
     return TRI_OK;

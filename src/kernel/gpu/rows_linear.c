@@ -349,9 +349,10 @@ static void convolve(const tri_kernel *kernel, const tri_op_call *call, tri_gpu_
     tri_gpu_gemm_own(call, &args, call->shards);
 }
 
-#define CHUNK_WARPS 1024 /* about as many warps for a shard, where sums over places can be cut, */
-#define CHUNK_LEAST 512  /* into chunks of as many places */
-#define WARP_TILE   32   /* rows and columns that a warp of gemm_half computes */
+#define CHUNK_WARPS  1024               /* about as many warps for a shard, where sums over places can be cut, */
+#define CHUNK_LEAST  512                /* into chunks of as many places */
+#define CHUNK_FLOATS ((int64_t)1 << 20) /* of all chunks of a shard, at most */
+#define WARP_TILE    32                 /* rows and columns that a warp of gemm_half computes */
 
 /* Sums over places of the gradient of the weights, of which there are few in a shard, are cut into chunks: a power of
  * two. Like the weights as products read them they depend on the shape of a shard alone. */
@@ -359,8 +360,10 @@ static int chunks_of(const conv_sizes *s, int groups)
 {
     const int64_t warps =
         tri_int64_ceil(s->units, WARP_TILE) * tri_int64_ceil(s->channels * s->taps, WARP_TILE) * groups;
+    const int64_t weights = s->units * s->channels * s->taps * groups;
     int chunks = 1;
-    while (chunks < TRI_GPU_SHARDS && warps * chunks < CHUNK_WARPS && s->out / (2 * chunks) >= CHUNK_LEAST) {
+    while (chunks < TRI_GPU_SHARDS && warps * chunks < CHUNK_WARPS && weights * 2 * chunks <= CHUNK_FLOATS &&
+           s->out / (2 * chunks) >= CHUNK_LEAST) {
         chunks *= 2;
     }
     return chunks;

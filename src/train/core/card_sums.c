@@ -76,6 +76,7 @@ tri_status tri_job_cards_find(tri_job *job)
 {
     char why[TRI_NCCL_WHY_NBYTES];
     job->cards = cards_of(&job->config);
+    job->cards.failed = job->no_nccl;
     if (job->forward_only || job->mesh.data == 1)
         return TRI_OK;
     options_ask(job, is_between_hosts(job), why);

@@ -95,8 +95,6 @@ static void step_fail(tri_job *job, tri_status status)
 {
     if (job->world > 1)
         tri_comm_abort(job->comm, status, tri_last_error());
-    if (job->sync->broken)
-        snprintf(job->no_nccl, sizeof(job->no_nccl), "it has failed: %s", tri_last_error());
     if (job->sync->ops->stop)
         job->sync->ops->stop(job->sync);
 }

@@ -17,8 +17,8 @@
 #include "train/core/features.h"
 #include "train/features/observers.h"
 
-#define RING_COUNT 65536 /* of the ring, and of kernels */
-#define MOST_ROWS  (2 * RING_COUNT)
+#define RING_COUNT 65536            /* of the ring, and of kernels */
+#define MOST_ROWS  (3 * RING_COUNT) /* with those of sums between cards */
 #define PINGS      16
 
 typedef struct trace_state {
