@@ -45,9 +45,9 @@ class Cards(unittest.TestCase):
         return done.stdout
 
     def ranks(self, run):
-        """The newest line of each rank."""
-        lines = {path.stem: path.read_text().splitlines()[-1] for path in (self.folder / run / "ranks").glob("rank-*.jsonl")}
-        return {name: json.loads(line) for name, line in lines.items()}
+        """The newest line of steps of each rank."""
+        lines = {path.stem: map(json.loads, path.read_text().splitlines()) for path in (self.folder / run / "ranks").glob("rank-*.jsonl")}
+        return {name: [line for line in each if "event" not in line][-1] for name, each in lines.items()}
 
     def test_a_run_allocates_what_its_plan_says(self):
         cases = [[*MLP], [*MLP, "train.shards_at_once=1", "optim.clip_norm=1"], [*MLP, "-n", "3"], [*GPT, "-n", "2", "parallel.sync=zero3"],
