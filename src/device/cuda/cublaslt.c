@@ -12,6 +12,7 @@
 #include "base/memory.h"
 #include "base/runtime.h"
 #include "base/status.h"
+#include "device/cuda/once.h"
 
 #define WORKSPACE_NBYTES ((size_t)32 << 20) /* as NVIDIA recommends for Hopper */
 #define MOST_FOUND       16
@@ -30,7 +31,7 @@ static tri_status find_calls(void *library, const char *file, tri_cublaslt_calls
     return TRI_OK;
 }
 
-static tri_status calls_load(bool emulated, tri_cublaslt_calls *calls)
+static tri_status calls_load(bool emulated, void *calls)
 {
     for (size_t i = 0; i < TRI_COUNT_OF(files); i++) {
         const char *file = emulated ? emulated_files[i] : files[i];
@@ -45,14 +46,9 @@ static tri_status calls_load(bool emulated, tri_cublaslt_calls *calls)
 tri_status tri_cublaslt_load(bool emulated, const tri_cublaslt_calls **out)
 {
     static tri_cublaslt_calls calls;
-    static bool ready;
-    static tri_mutex mutex = {.real = PTHREAD_MUTEX_INITIALIZER};
-    tri_mutex_lock(&mutex);
-    tri_status status = ready ? TRI_OK : calls_load(emulated, &calls);
-    ready = status == TRI_OK;
-    tri_mutex_unlock(&mutex);
+    static tri_cuda_once once = {.mutex = {.real = PTHREAD_MUTEX_INITIALIZER}};
     *out = &calls;
-    return status;
+    return tri_cuda_load_once(&once, calls_load, emulated, &calls);
 }
 
 static void name_print(const tri_cublaslt_calls *calls, char text[TRI_CUBLASLT_NBYTES])

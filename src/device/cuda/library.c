@@ -6,8 +6,8 @@
 
 #include <dlfcn.h>
 
-#include "base/runtime.h"
 #include "base/status.h"
+#include "device/cuda/once.h"
 
 #define LIBRARY       "libcuda.so.1"
 #define OLDEST_DRIVER 12000 /* that knows the kernels' module format and all calls */
@@ -47,22 +47,20 @@ static tri_status check_driver(const tri_cuda_calls *calls)
     return TRI_OK;
 }
 
+static tri_status driver_load(bool emulated, void *calls)
+{
+    void *library = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+    (void)emulated; /* the driver's own word */
+    if (!library)
+        return tri_fail(TRI_EUNSUPPORTED, "there is no NVIDIA driver (%s)", LIBRARY);
+    TRI_TRY(find_calls(library, calls));
+    return check_driver(calls);
+}
+
 tri_status tri_cuda_load(const tri_cuda_calls **out)
 {
     static tri_cuda_calls calls;
-    static bool ready;
-    static tri_mutex mutex = {.real = PTHREAD_MUTEX_INITIALIZER};
-    tri_status status = TRI_OK;
-    tri_mutex_lock(&mutex);
-    void *library = ready ? NULL : dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
-    if (!ready && !library)
-        status = tri_fail(TRI_EUNSUPPORTED, "there is no NVIDIA driver (%s)", LIBRARY);
-    if (status == TRI_OK && !ready)
-        status = find_calls(library, &calls);
-    if (status == TRI_OK && !ready)
-        status = check_driver(&calls);
-    ready = status == TRI_OK;
-    tri_mutex_unlock(&mutex);
+    static tri_cuda_once once = {.mutex = {.real = PTHREAD_MUTEX_INITIALIZER}};
     *out = &calls;
-    return status;
+    return tri_cuda_load_once(&once, driver_load, false, &calls);
 }

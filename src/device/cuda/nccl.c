@@ -13,6 +13,7 @@
 #include "base/memory.h"
 #include "base/runtime.h"
 #include "base/status.h"
+#include "device/cuda/once.h"
 
 #define LIBRARY       "libnccl.so.2"
 #define EMULATED      "libnccl_emulated.so.2"
@@ -31,7 +32,7 @@ static tri_status find_calls(void *library, const char *file, tri_nccl_calls *ca
     return TRI_OK;
 }
 
-static tri_status calls_load(bool emulated, tri_nccl_calls *calls)
+static tri_status calls_load(bool emulated, void *calls)
 {
     const char *file = emulated ? EMULATED : LIBRARY;
     void *library = dlopen(file, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
@@ -42,14 +43,9 @@ static tri_status calls_load(bool emulated, tri_nccl_calls *calls)
 tri_status tri_nccl_load(bool emulated, const tri_nccl_calls **out)
 {
     static tri_nccl_calls calls;
-    static bool ready;
-    static tri_mutex mutex = {.real = PTHREAD_MUTEX_INITIALIZER};
-    tri_mutex_lock(&mutex);
-    const tri_status status = ready ? TRI_OK : calls_load(emulated, &calls);
-    ready = status == TRI_OK;
-    tri_mutex_unlock(&mutex);
+    static tri_cuda_once once = {.mutex = {.real = PTHREAD_MUTEX_INITIALIZER}};
     *out = &calls;
-    return status;
+    return tri_cuda_load_once(&once, calls_load, emulated, &calls);
 }
 
 void tri_nccl_print(int version, char text[TRI_NCCL_NBYTES])

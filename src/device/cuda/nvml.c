@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/runtime.h"
+#include "device/cuda/once.h"
 
 #define LIBRARY "libnvidia-ml.so.1"
 
@@ -40,24 +41,22 @@ static tri_status start(const tri_nvml_calls *calls)
     return result == 0 ? TRI_OK : tri_fail(TRI_EUNSUPPORTED, "NVML cannot start: error %d", result);
 }
 
+static tri_status calls_load(bool emulated, void *calls)
+{
+    void *library = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+    (void)emulated; /* the fake has the same name */
+    if (!library)
+        return tri_fail(TRI_EUNSUPPORTED, "there is no NVML (%s)", LIBRARY);
+    TRI_TRY(find_calls(library, calls));
+    return start(calls);
+}
+
 tri_status tri_nvml_load(const tri_nvml_calls **out)
 {
     static tri_nvml_calls calls;
-    static bool ready;
-    static tri_mutex mutex = {.real = PTHREAD_MUTEX_INITIALIZER};
-    tri_status status = TRI_OK;
-    tri_mutex_lock(&mutex);
-    void *library = ready ? NULL : dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
-    if (!ready && !library)
-        status = tri_fail(TRI_EUNSUPPORTED, "there is no NVML (%s)", LIBRARY);
-    if (status == TRI_OK && !ready)
-        status = find_calls(library, &calls);
-    if (status == TRI_OK && !ready)
-        status = start(&calls);
-    ready = status == TRI_OK;
-    tri_mutex_unlock(&mutex);
+    static tri_cuda_once once = {.mutex = {.real = PTHREAD_MUTEX_INITIALIZER}};
     *out = &calls;
-    return status;
+    return tri_cuda_load_once(&once, calls_load, false, &calls);
 }
 
 /* --- figures --- */
