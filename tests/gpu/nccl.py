@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Training whose gradients NCCL sums between cards, on the fake libcuda and NCCL: usage: nccl.py TRIREME"""
+"""Training whose gradients NCCL sums between cards, on the fake libcuda and NCCL: usage: nccl.py TRIREME [Sums|Fails|Lost]"""
 import json
 import os
 import pathlib
@@ -40,7 +40,7 @@ GPT2_HASH = recorded("gpt2")
 BY_NCCL = "gradient sums: by NCCL 2.28.9, between cards\n"
 
 
-class Nccl(unittest.TestCase):
+class OnCards(unittest.TestCase):
     def setUp(self):
         scratch = tempfile.TemporaryDirectory(prefix="trireme-nccl-")
         self.addCleanup(scratch.cleanup)
@@ -62,6 +62,8 @@ class Nccl(unittest.TestCase):
         self.assertIn(line, text)
         self.assertIn(f"weights: xxh3 {weights}\n", text)
 
+
+class Sums(OnCards):
     def test_the_weights_are_those_of_one_rank(self):
         for ranks in (2, 3, 5):
             self.check(self.train("-n", str(ranks), *MLP, seed=str(ranks)), BY_NCCL)
@@ -127,7 +129,9 @@ class Nccl(unittest.TestCase):
             lines = [json.loads(line) for line in (self.folder / out / "metrics.jsonl").read_text().splitlines()]
             self.assertGreaterEqual(next(line["sent_bytes"] for line in lines if line.get("step") == 2), steps[0])
 
-    # --- NCCL fails, and no rank is lost ---
+
+class Fails(OnCards):
+    """NCCL fails, and no rank is lost."""
 
     def test_a_rank_that_fails_as_it_comes_says_why(self):
         text = self.train("-n", "2", *MLP, "comm.timeout_s=4", code=1, nccl="fails1")
@@ -157,7 +161,9 @@ class Nccl(unittest.TestCase):
             self.assertRegex(text, f"gradient sums: on the host: rank \\d: it has failed: {why}")
             self.assertIn(f"weights: xxh3 {LONG_HASH}\n", text)
 
-    # --- a rank that is lost while others wait in NCCL ---
+
+class Lost(OnCards):
+    """A rank is lost while others wait in NCCL."""
 
     def faulty(self, fault, *words):
         trigger, output, out = self.folder / "trigger", self.folder / "output", fault
