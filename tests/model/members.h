@@ -55,14 +55,14 @@ static void die(int i)
 {
     now.dead[i] = 1;
     now.deaf[i] = now.unlinked[i] = 0;
-    now.stopped[i] = now.calls[i] = now.lost[i] = now.looked[i] = now.seen[i] = now.seen_strays[i] = now.gen[i] = 0;
+    now.stopped[i] = now.calls[i] = now.lost[i] = now.looked[i] = now.seen[i] = now.seen_absent[i] = now.gen[i] = 0;
     forget();
 }
 
 static void enter(int i, int g) /* members.c, adopt() */
 {
     now.gen[i] = (uchar)g;
-    now.lost[i] = now.calls[i] = now.seen[i] = now.seen_strays[i] = 0;
+    now.lost[i] = now.calls[i] = now.seen[i] = now.seen_absent[i] = 0;
     now.looked[i] = now.unlinked[i] = 0;
     now.at[i] = has(now.list[g], i) ? FORM : OUT;
     must(g <= GENERATIONS, NO_END);
@@ -159,7 +159,7 @@ static void look(int i)
 {
     int left_out = 0;
     now.seen[i] = (uchar)list_of(i, &left_out);
-    now.seen_strays[i] = (uchar)left_out;
+    now.seen_absent[i] = (uchar)left_out;
     now.looked[i] = 1;
 }
 
@@ -177,7 +177,7 @@ static void claim(int i) /* members.c, claim(): the first one stands */
         must(DROP != 6 || !now.list[g] || now.list[g] == now.seen[i] || now.gen[j] != g || now.dead[j], NO_TWO_LISTS);
     if (DROP == 6 || !now.list[g]) {
         now.list[g] = now.seen[i];
-        now.absent[g] = now.seen_strays[i];
+        now.absent[g] = now.seen_absent[i];
         now.newest[g] = best < 0 ? 0 : now.state[best];
         loss_check(g);
     }

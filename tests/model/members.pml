@@ -42,7 +42,7 @@
 /* --- the store, by generation: bits are processes --- */
 byte list[GENERATIONS + 2];    /* gen/<g>, claimed once; 0: not yet */
 byte newest[GENERATIONS + 2];  /* the largest progress in it; 0: nobody has a state */
-byte strays[GENERATIONS + 2];  /* left out of it, and not known to have ended */
+byte absent[GENERATIONS + 2];  /* left out of it, and not known to have ended */
 byte inside[GENERATIONS + 2];  /* gen/<g>/in/<id> */
 byte outside[GENERATIONS + 2]; /* gen/<g>/new/<i> */
 byte gone;                     /* gone/<id> */
@@ -57,7 +57,7 @@ byte state[ALL];  /* s + 1: after s steps; 0: none */
 byte calls[ALL];  /* collective calls that it has made in this generation */
 byte lost[ALL];   /* members of it that its watch has given up */
 bool looked[ALL]; /* it has seen who is there, and claims that next: */
-byte seen[ALL], seen_strays[ALL];
+byte seen[ALL], seen_absent[ALL];
 
 /* --- what the members of a generation do together; nobody of another one gets a word in (8) --- */
 byte came[GENERATIONS + 2];
