@@ -9,6 +9,7 @@
 #define TRI_BASE_STATUS_H
 
 #include <stddef.h>
+#include <stdint.h>
 #include <trireme/status.h>
 
 /* Records the message for this thread (cut at 1023 bytes, control bytes replaced) and returns `code`. */
@@ -66,5 +67,15 @@ void tri_assert_failed(const char *file, int line, const char *condition) __attr
 /* The runtime gives each fiber a slot of its own: swaps the message buffer of this OS thread (NULL = its own). */
 void tri_error_slot_swap(char *slot);
 #define TRI_ERROR_NBYTES 1024
+
+static inline int64_t tri_int64_min(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static inline int64_t tri_int64_max(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
 
 #endif

@@ -32,11 +32,6 @@ static int64_t far_times(const tri_price *price)
     return price->round_us < FAR_ROUND_US ? 1 : FAR_TIMES;
 }
 
-static int64_t least(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
 /* Every rank keeps the sum of its own block. */
 static bool is_scattered(const tri_call *call)
 {
@@ -50,14 +45,14 @@ static int64_t chunk_of(const direct *d, int owner)
     if (is_scattered(call))
         return tri_call_in_count(call, owner);
     int64_t left = call->count - owner * d->chunk;
-    return left < 0 ? 0 : least(left, d->chunk);
+    return left < 0 ? 0 : tri_int64_min(left, d->chunk);
 }
 
 /* Elements of the chunk of `owner` in round s. */
 static int64_t segment_of(const direct *d, int owner, int64_t s)
 {
     int64_t left = chunk_of(d, owner) - s * d->segment;
-    return left < 0 ? 0 : least(left, d->segment);
+    return left < 0 ? 0 : tri_int64_min(left, d->segment);
 }
 
 static size_t offset_of(const direct *d, int owner, int64_t s)
@@ -105,7 +100,7 @@ static tri_status direct_init(direct *d, tri_call *call)
     }
     size_t slot_count = (size_t)d->plan->slot_count, each = tri_dtype_nbytes(d->adds_in);
     int64_t times = far_times(&call->group->price), nbytes = times * STAGING_NBYTES / (int64_t)slot_count;
-    nbytes = nbytes < SEGMENT_MIN_NBYTES ? SEGMENT_MIN_NBYTES : least(nbytes, times * SEGMENT_MAX_NBYTES);
+    nbytes = nbytes < SEGMENT_MIN_NBYTES ? SEGMENT_MIN_NBYTES : tri_int64_min(nbytes, times * SEGMENT_MAX_NBYTES);
     d->segment = nbytes / (int64_t)each / align * align;
     if (d->segment > d->chunk) /* a thousand ranks with little each: slots of a line, not of a page */
         d->segment = d->chunk > align ? (d->chunk + align - 1) / align * align : align;

@@ -21,11 +21,6 @@ typedef struct staged {
     bool past;      /* blocks go past the cache into the output */
 } staged;
 
-static int64_t least(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
 /* Elements of one of `slots` slots of 1 / `parts` of a stage. */
 static int64_t unit_of(const tri_call *call, int slots, int parts)
 {
@@ -92,7 +87,7 @@ static void put(const staged *at, int64_t s)
     const tri_call *call = at->call;
     int rank = call->group->rank, ranks = call->group->count;
     size_t first = tri_call_nbytes(call, s * at->unit);
-    size_t nbytes = tri_call_nbytes(call, least(call->count - s * at->unit, at->unit));
+    size_t nbytes = tri_call_nbytes(call, tri_int64_min(call->count - s * at->unit, at->unit));
     for (int i = 1; i < ranks; i++) {
         int to = (rank + i) % ranks;
         if (!gives(call, rank, to))
@@ -111,7 +106,7 @@ static tri_status add_block(const staged *at, int64_t s)
     tri_call *call = at->call;
     int rank = call->group->rank;
     size_t first = tri_call_nbytes(call, s * at->unit);
-    int64_t count = least(call->count - s * at->unit, at->unit);
+    int64_t count = tri_int64_min(call->count - s * at->unit, at->unit);
     tri_sharing run = {.call = call, .plan = at->plan};
     for (int r = 0; r < call->group->count; r++)
         run.in[r] = r == rank ? given_to(call, rank) + first : slot_at(at, r, rank, s);
@@ -124,7 +119,7 @@ static tri_status fetch(const staged *at, int64_t s)
     const tri_call *call = at->call;
     int rank = call->group->rank, ranks = call->group->count;
     size_t first = tri_call_nbytes(call, s * at->unit);
-    size_t nbytes = tri_call_nbytes(call, least(call->count - s * at->unit, at->unit));
+    size_t nbytes = tri_call_nbytes(call, tri_int64_min(call->count - s * at->unit, at->unit));
     bool sole = at->own_slots || ranks == 2 || call->op == TRI_COMM_GATHER;
     if (call->op == TRI_COMM_REDUCE_SCATTER)
         TRI_TRY(add_block(at, s));
@@ -185,7 +180,7 @@ typedef struct chunk {
 static chunk chunk_of(const staged *at, int64_t first, int owner)
 {
     int64_t begin = first + owner * at->unit, left = at->call->count - begin;
-    return (chunk){tri_call_nbytes(at->call, begin), left < 0 ? 0 : least(left, at->unit)};
+    return (chunk){tri_call_nbytes(at->call, begin), left < 0 ? 0 : tri_int64_min(left, at->unit)};
 }
 
 static bool gets_sum(const tri_call *call, int rank)

@@ -46,7 +46,7 @@ char *tri_call_out_block(const tri_call *call, int rank);
 void tri_call_place(const tri_call *call);
 /* Sum to result: divides for AVERAGE. */
 tri_status tri_call_finish(const tri_call *call, tri_dtype dtype, void *data, int64_t count);
-/* Numbers the call within its group, or between the two ranks. Under the lock of the queue. */
+/* Numbers the call within its group, or between the two ranks. By the thread that makes calls of the group. */
 void tri_call_number(tri_call *call);
 /* What every frame of the call says; its sequence is there already. */
 void tri_call_fill_frame(tri_call *call);

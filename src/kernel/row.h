@@ -22,16 +22,6 @@ static inline void tri_ahead(const void *memory, size_t nbytes)
     }
 }
 
-static inline int64_t tri_int64_min(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
-static inline int64_t tri_int64_max(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
-
 /* ceil(a / b) */
 static inline int64_t tri_int64_ceil(int64_t a, int64_t b)
 {

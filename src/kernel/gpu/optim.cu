@@ -56,8 +56,10 @@ GPU_FN float step_value(const tri_gpu_step_args *a, float w, float grad, float *
         return step_adam(a, g, w, first, second);
     case TRI_GPU_ADAGRAD:
         return step_adagrad(a, g, w, first);
-    default:
+    case TRI_GPU_FTRL:
         return step_ftrl(a, g, w, first, second);
+    default: /* a new one whose case is missing shows at once */
+        return gpu_float(0x7fc00000u);
     }
 }
 

@@ -236,21 +236,17 @@ bool tri_shard_map_is_spread(const tri_shard_map *map)
 
 /* --- windows --- */
 
-static int64_t smaller(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
 /* The elements of an extent in a window, to `packed` or from it (NULL: only counted); returns how many. */
 static int64_t extent_move(const tri_extent *extent, const window_view *view, float *packed, bool to_packed)
 {
     int64_t done = 0, run;
     for (int64_t place = view->first, end = view->first + view->count; place < end; place += run) {
         int64_t at = tri_piece_find(extent->shape, extent->piece, place, &run);
-        run = smaller(run, end - place);
+        run = tri_int64_min(run, end - place);
         if (at < 0)
             continue;
-        int64_t skip = extent->low > at ? extent->low - at : 0, count = smaller(at + run, extent->high) - at - skip;
+        int64_t skip = extent->low > at ? extent->low - at : 0,
+                count = tri_int64_min(at + run, extent->high) - at - skip;
         if (count <= 0)
             continue;
         float *here = view->array ? view->array + extent->at + at + skip - extent->low
@@ -266,7 +262,7 @@ static int64_t extent_move(const tri_extent *extent, const window_view *view, fl
 static window_view window_at(const tri_tensor_row *tensor, int64_t first, float *array)
 {
     int64_t count = TRI_SHARD_MAP_WINDOW - first % TRI_SHARD_MAP_WINDOW;
-    return (window_view){first, smaller(count, tensor->count - first), array, NULL};
+    return (window_view){first, tri_int64_min(count, tensor->count - first), array, NULL};
 }
 
 /* First of the extents of a tensor. */
@@ -385,7 +381,7 @@ tri_status tri_shard_map_read(tri_shard_map *map, float *array, int64_t place, i
         *values = whole + view.first;
         return TRI_OK;
     }
-    *count = smaller(*count, view.count);
+    *count = tri_int64_min(*count, view.count);
     TRI_TRY(peers_exchange(map, tensor, &view, true));
     int i = first_of(map->own, map->own_count, tensor);
     for (; i < map->own_count && map->own[i].tensor == tensor; i++) {

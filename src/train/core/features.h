@@ -58,10 +58,11 @@ typedef struct tri_feature {
      * for it (NULL: it does not), or has none. */
     size_t state_nbytes;
 
-    /* --- building, in this order --- */
+    /* --- building: configure, fits, plan, open, form; elastic: configure, open, then fits, plan, form --- */
     /* The configuration is read, and not yet checked. */
     tri_status (*configure)(tri_job *job);
-    /* The weights are those that the run begins with, in memory that lasts as long as the job. */
+    /* Store and optimizer are there, without weights of model.from or of a checkpoint. Elastic: once, before any
+     * generation; with a sharded state neither is there yet. */
     tri_status (*open)(tri_job *job);
     /* Elastic: the run starts again from step 0, since no rank has a state. */
     void (*restart)(tri_job *job);

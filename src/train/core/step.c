@@ -32,7 +32,8 @@ static double lap_of(const tri_job *job, const char *what, int64_t *mark_ns)
     return seconds;
 }
 
-/* Before the gradient: the next step may begin before all of that is there, or control data travel in its tail. */
+/* The sum of control data begins before that of the gradient: where the next step may begin before all of the gradient
+ * is there (job->ahead), and where control data are columns of its tail (control.c). */
 static bool control_is_early(const tri_job *job)
 {
     return job->ahead || !tri_job_control_travels(job);

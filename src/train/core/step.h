@@ -14,14 +14,16 @@ void tri_accumulation_plan(tri_job *job);
 tri_status tri_accumulation_open(tri_job *job);
 void tri_accumulation_close(tri_job *job);
 void tri_accumulation_step(tri_job *job);
-/* control.c (control.h): the sum over all ranks is started; there; read by all features. Whether control data
- * travel with each step. */
+/* control.c (control.h): starts the sum of control data over all ranks. */
 void tri_job_control_send(tri_job *job);
+/* Waits for it. */
 tri_status tri_job_control_wait(tri_job *job);
 /* Both at once, by this thread. */
 tri_status tri_job_control_sum(tri_job *job);
+/* All features read the sum. */
 void tri_job_control_read(tri_job *job);
 void tri_job_control_close(tri_job *job);
+/* Whether control data travel with each step. */
 bool tri_job_control_travels(const tri_job *job);
 /* step.c: the shards [first, first + count) of a batch of this rank, for a graph. */
 tri_batch tri_job_batch(const tri_job *job, const tri_loader_batch *loaded, int64_t first, int64_t count);
