@@ -163,10 +163,20 @@ static int last_rank_of_first(const tri_plan_cluster *cluster, tri_plan_edge edg
     return first > 0 ? first : 0;
 }
 
+/* Sums over the batch, and gathers of weights, of cards of one host. */
+static bool is_between_cards(const tri_plan_cluster *cluster, tri_plan_edge edge, tri_plan_call call)
+{
+    const bool of_batch = call == TRI_PLAN_SUM || call == TRI_PLAN_SCATTER || call == TRI_PLAN_GATHER;
+    return cluster->card_rate > 0 && of_batch && spread_of(cluster, edge, 0).hosts == 1 &&
+           spread_of(cluster, edge, last_rank_of_first(cluster, edge)).hosts == 1;
+}
+
 double tri_plan_call_s(const tri_plan_cluster *cluster, tri_plan_edge edge, tri_plan_call call, double nbytes)
 {
     if (edge.count <= 1)
         return 0;
+    if (is_between_cards(cluster, edge, call))
+        return ways_of(call) * TRI_PLAN_CARD_LATENCY_S + tri_plan_call_nbytes(edge, call, nbytes) / cluster->card_rate;
     const tri_plan_group *group = measured_group(cluster, call == TRI_PLAN_MESSAGE ? 2 : edge.count);
     if (group) {
         spread at = spread_of(cluster, edge, 0);
@@ -188,5 +198,7 @@ double tri_plan_call_nbytes(tri_plan_edge edge, tri_plan_call call, double nbyte
 
 bool tri_plan_call_hides(const tri_plan_cluster *cluster, tri_plan_edge edge)
 {
-    return spread_of(cluster, edge, 0).hosts > 1 ? cluster->hides_network : cluster->hides_local;
+    return is_between_cards(cluster, edge, TRI_PLAN_SUM) ? true
+           : spread_of(cluster, edge, 0).hosts > 1       ? cluster->hides_network
+                                                         : cluster->hides_local;
 }

@@ -52,6 +52,10 @@ typedef struct tri_plan_group {
 
 #define TRI_PLAN_COPY_RATE 12e9 /* bytes/s of pageable memory over PCIe 4.0 x16, half of pinned memory's; assumed */
 
+/* Of NCCL between cards of a host: PCIe 4.0 x16 (NVLink is faster), and what an operation takes to begin; assumed. */
+#define TRI_PLAN_CARD_RATE      20e9
+#define TRI_PLAN_CARD_LATENCY_S 100e-6
+
 typedef struct tri_plan_cluster {
     tri_arena arena;
     tri_plan_host *hosts; /* kinds of them, in the order of their ranks */
@@ -65,6 +69,7 @@ typedef struct tri_plan_cluster {
     /* Workers compute on cards: memory_nbytes of the hosts is that of these, and nothing of them is measured. */
     bool cards;
     double copy_rate;                           /* bytes/s between a card and its host */
+    double card_rate;                           /* between cards of a host, which sum gradients; 0: their hosts do */
     double host_nbytes;                         /* that a worker may take of its host; infinite: not known */
     tri_plan_group groups[TRI_PLAN_GROUPS_MAX]; /* measured; none: the links count */
     int group_count;

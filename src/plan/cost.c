@@ -186,6 +186,12 @@ static tri_status cost_pipeline(const sums *v, tri_plan_cost *cost)
 
 /* --- what the ranks that share the batch do once a step --- */
 
+/* What is computed on cards. */
+static bool sums_on_host(const sums *v)
+{
+    return v->cluster->cards && v->cluster->card_rate == 0;
+}
+
 /* As many calls as there are buckets; `part` of each travels. */
 static double bucket_calls_s(const sums *v, tri_plan_edge edge, tri_plan_call call, double nbytes, double part)
 {
@@ -216,7 +222,7 @@ static void cost_scatter(const sums *v, double grads, double down, tri_plan_cost
 /* Gradients go from cards to their hosts, where they are summed, and back; so do weights that others have moved. */
 static double copies_s(const sums *v, double nbytes)
 {
-    return v->cluster->cards ? 2 * nbytes / v->cluster->copy_rate : 0;
+    return sums_on_host(v) ? 2 * nbytes / v->cluster->copy_rate : 0;
 }
 
 static void cost_data(const sums *v, const tri_plan_chunk *most, tri_plan_cost *cost)
@@ -300,7 +306,7 @@ static void cost_memory(const sums *v, const tri_plan_chunk *most, tri_plan_cost
     if (v->data.count > 1 && sync == TRI_SYNC_ALLREDUCE)
         cost->gradients += v->job->compress_nbytes * values;
     cost->optimizer = v->job->states * VALUE_NBYTES * values / (sync == TRI_SYNC_ALLREDUCE ? 1 : ranks);
-    if (v->cluster->cards) { /* whole gradients there, and on the host what the strategy works on */
+    if (sums_on_host(v)) { /* whole gradients there, and on the host what the strategy works on */
         cost->host = cost->gradients + (sync == TRI_SYNC_ALLREDUCE ? 0 : cost->weights);
         cost->gradients = arrays * all;
         if (sync == TRI_SYNC_ZERO3)
@@ -324,6 +330,12 @@ tri_status tri_plan_cost_find(const tri_plan_job *job, const tri_plan_cluster *c
     int64_t shards = tri_plan_run_shards(job, layout), mine = tri_plan_shards_of(job, layout->data);
     double samples = (double)(mine * tri_plan_rows(job) < job->batch ? mine * tri_plan_rows(job) : job->batch);
     int zero = layout->zero > 0 ? layout->zero : layout->data;
+    tri_plan_cluster by_hosts; /* NCCL has no part where the state is there several times (card_sums.c) */
+    if (zero < layout->data && cluster->card_rate > 0) {
+        by_hosts = *cluster;
+        by_hosts.card_rate = 0;
+        cluster = &by_hosts;
+    }
     sums v = {.job = job,
               .cluster = cluster,
               .layout = layout,

@@ -13,6 +13,7 @@
 
 #include "base/memory.h"
 #include "base/status.h"
+#include "device/cuda/nccl.h"
 #include "device/device.h"
 #include "kernel/kernel.h"
 #include "parallel/compress.h"
@@ -76,7 +77,7 @@ static tri_status setup_fill(const tri_layout_setup *given, const tri_dataset *d
                        .half = setup->precision != TRI_F32,
                        .overlap = config->parallel.overlap,
                        .compress_nbytes = tri_compress_value_nbytes(&config->parallel, tri_sums_may_be_undone(config)),
-                       .bucket_nbytes = (double)config->parallel.bucket_kib * 1024};
+                       .bucket_nbytes = (double)tri_bucket_nbytes(&config->parallel)};
     return TRI_OK;
 }
 
@@ -102,10 +103,19 @@ static tri_status card_find(const tri_layout_setup *given, tri_plan_card *card)
     return TRI_OK;
 }
 
+/* The options leave it to NCCL (card_sums.c). */
+static double card_rate(const tri_config *config, int hosts)
+{
+    const bool nccl = !(config->net.encrypt && hosts > 1) && config->parallel.backend != TRI_BACKEND_HOST &&
+                      config->parallel.compress == TRI_COMPRESS_NONE && config->comm.engine == TRI_ENGINE_HOST;
+    return nccl ? TRI_PLAN_CARD_RATE : 0;
+}
+
 /* A described cluster's memory and speed are those of cards then, and no card is needed here. */
-static tri_status cards_check(tri_plan_cluster *cluster)
+static tri_status cards_check(const tri_config *config, tri_plan_cluster *cluster)
 {
     cluster->cards = true;
+    cluster->card_rate = card_rate(config, cluster->host_count);
     cluster->copy_rate = TRI_PLAN_COPY_RATE;
     cluster->host_nbytes = INFINITY;
     for (int h = 0; h < cluster->kind_count; h++)
@@ -113,6 +123,13 @@ static tri_status cards_check(tri_plan_cluster *cluster)
             return tri_fail(TRI_ECONFIG,
                             "train.device cuda: a card is not measured: want 'gflops' of each host of the cluster");
     return TRI_OK;
+}
+
+static bool has_nccl(void)
+{
+    char name[TRI_NCCL_NBYTES];
+    int version;
+    return tri_nccl_version(&version, name) == TRI_OK;
 }
 
 static tri_status cluster_fill(const tri_layout_setup *given, tri_layouts *layouts)
@@ -124,7 +141,12 @@ static tri_status cluster_fill(const tri_layout_setup *given, tri_layouts *layou
         tri_plan_card card;
         layouts->crew = tri_plan_crew_of(given->comm, threads);
         TRI_TRY(card_find(given, &card));
-        return tri_plan_cluster_of_cards(&layouts->crew, &card, given->price, &layouts->cluster);
+        TRI_TRY(tri_plan_cluster_of_cards(&layouts->crew, &card, given->price, &layouts->cluster));
+        double lacks = !has_nccl();
+        TRI_TRY(tri_plan_crew_agree(&layouts->crew, &lacks, 1));
+        layouts->cluster.card_rate =
+            layouts->cluster.crowd == 1 && lacks == 0 ? card_rate(given->config, layouts->cluster.host_count) : 0;
+        return TRI_OK;
     }
     if (!given->described) {
         layouts->crew = tri_plan_crew_of(given->comm, threads);
@@ -137,7 +159,7 @@ static tri_status cluster_fill(const tri_layout_setup *given, tri_layouts *layou
         threads = tri_cores_online();
     layouts->crew = tri_plan_crew_of(NULL, threads);
     if (cards)
-        return cards_check(&layouts->cluster);
+        return cards_check(given->config, &layouts->cluster);
     for (int h = 0; h < layouts->cluster.kind_count; h++)
         if (layouts->cluster.hosts[h].gflops > 0)
             return TRI_OK;
