@@ -11,6 +11,7 @@
 #include "base/fs.h"
 #include "cli/command.h"
 #include "cli/say.h"
+#include "device/cuda/nccl.h"
 
 const tri_command tri_commands[] = {
     {"train", "CONFIG.yaml [-n N] [section.key=value ...]", "train a model on N workers", cmd_train},
@@ -135,6 +136,15 @@ static int output_end(const char *command, int code)
     return 1;
 }
 
+/* Handlers of exit would unload what a thread still runs in. */
+static int end(int code)
+{
+    if (!tri_nccl_is_left_behind())
+        return code;
+    (void)fflush(NULL);
+    _Exit(code);
+}
+
 int main(int argc, char **argv)
 {
     arenas_limit();
@@ -156,6 +166,6 @@ int main(int argc, char **argv)
         return tri_command_fail(TRI_ECONFIG);
     for (const tri_command *command = tri_commands; command->name; command++)
         if (strcmp(command->name, argv[1]) == 0)
-            return output_end(command->name, command->run(argc - 1, argv + 1));
+            return end(output_end(command->name, command->run(argc - 1, argv + 1)));
     return unknown_command(argv[1]);
 }

@@ -17,7 +17,7 @@ typedef struct tri_gpu_launch {
     int kernel;         /* its number, below TRI_LAUNCH_KERNELS */
     const char *symbol; /* in the module: "tri_cuda_fill" */
     int64_t grid[3];    /* blocks along x, y, z; 0 = 1 */
-    int threads;        /* of a block: a multiple of 32 */
+    int threads;        /* of a block: a multiple of 32; 0: the kernel is loaded, and not launched */
     const void *args;
     size_t args_nbytes;
 } tri_gpu_launch;

@@ -16,7 +16,8 @@
 #include "base/status.h"
 #include "kernel/array.h"
 
-#define HASH_COPY 1024 /* elements that are copied at once */
+#define HASH_COPY 1024 /* elements that are copied at once where there is no room for: */
+#define HASH_ROOM (INT64_C(1) << 20)
 
 #define INIT_TILE (INT64_C(1) << 16) /* elements that one thread fills at once */
 
@@ -336,16 +337,19 @@ uint64_t tri_params_hasher_end(tri_params_hasher *hasher)
 /* Bit by bit where the host has to copy: no call of it may fail. */
 static void hash_values(tri_params_hasher *hasher, const tri_params *params, const float *values, int64_t left)
 {
-    float copy[HASH_COPY];
+    float few[HASH_COPY];
     if (tri_device_shares_host(params->device)) {
         tri_params_hasher_put(hasher, values, left);
         return;
     }
+    const int64_t most = tri_int64_min(left, HASH_ROOM);
+    float *room = most > HASH_COPY ? tri_alloc((size_t)most * sizeof(float)) : NULL, *copy = room ? room : few;
     for (int64_t count; left > 0; left -= count, values += count) {
-        count = left < HASH_COPY ? left : HASH_COPY;
+        count = tri_int64_min(left, room ? most : HASH_COPY);
         tri_device_to_host(params->device, copy, values, (size_t)count * sizeof(float));
         tri_params_hasher_put(hasher, copy, count);
     }
+    tri_free(room);
 }
 
 /* Where element `place` of the tensor with that name is here; *count elements from there are neighbours. */

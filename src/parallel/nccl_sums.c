@@ -186,13 +186,18 @@ static tri_status check_cards(const introduction *all, int ranks)
 static tri_status introduce(const tri_device *device, introduction *own)
 {
     tri_cuda_handles card;
-    char name[TRI_NCCL_NBYTES];
-    int version = 0;
     TRI_TRY(tri_cuda_handles_read(device, &card));
-    TRI_TRY(tri_nccl_version(&version, name));
-    own->version = version;
     own->index = card.index;
     own->uuid = card.uuid;
+    return TRI_OK;
+}
+
+static tri_status version_find(introduction *own)
+{
+    char name[TRI_NCCL_NBYTES];
+    int version = 0;
+    TRI_TRY(tri_nccl_version(&version, name));
+    own->version = version;
     return TRI_OK;
 }
 
@@ -210,12 +215,22 @@ static tri_status id_share(tri_nccl_sums *sums, nccl_unique_id *id)
     return check_all(&from_root.by, 1);
 }
 
-/* What ranks have in common, and what they must not. */
-static tri_status check(const introduction *all, int ranks)
+/* What ranks must not have in common; then, as NCCL takes a moment to load, what they must. *why: of all. */
+static tri_status check(tri_group *group, introduction *own, introduction *all, tri_status *why)
 {
-    TRI_TRY(check_all(all, ranks));
-    TRI_TRY(check_versions(all, ranks));
-    return check_cards(all, ranks);
+    const int ranks = tri_group_count(group);
+    TRI_TRY(exchange(group, own, all));
+    *why = check_all(all, ranks);
+    if (*why == TRI_OK)
+        *why = check_cards(all, ranks);
+    if (*why != TRI_OK)
+        return TRI_OK;
+    introduction_fail(own, version_find(own));
+    TRI_TRY(exchange(group, own, all));
+    *why = check_all(all, ranks);
+    if (*why == TRI_OK)
+        *why = check_versions(all, ranks);
+    return TRI_OK;
 }
 
 tri_status tri_nccl_sums_check(tri_group *group, const tri_device *device, const char *against,
@@ -227,9 +242,9 @@ tri_status tri_nccl_sums_check(tri_group *group, const tri_device *device, const
         return TRI_ENOMEM;
     memset(&own, 0, sizeof(own));
     introduction_fail(&own, against[0] ? tri_fail(TRI_EIO, "%s", against) : introduce(device, &own));
-    const tri_status status = exchange(group, &own, all);
-    const bool can = status != TRI_OK || check(all, ranks) == TRI_OK;
-    snprintf(why, TRI_NCCL_WHY_NBYTES, "%s", can ? "" : tri_last_error());
+    tri_status found = TRI_OK;
+    const tri_status status = check(group, &own, all, &found);
+    snprintf(why, TRI_NCCL_WHY_NBYTES, "%s", found == TRI_OK ? "" : tri_last_error());
     tri_free(all);
     return status;
 }
@@ -242,8 +257,9 @@ static tri_status meet(tri_nccl_sums *sums, introduction *all)
     tri_group *group = sums->setup.group;
     memset(&own, 0, sizeof(own));
     introduction_fail(&own, introduce(sums->setup.device, &own));
-    TRI_TRY(exchange(group, &own, all));
-    TRI_TRY(check(all, sums->ranks));
+    tri_status found = TRI_OK;
+    TRI_TRY(check(group, &own, all, &found));
+    TRI_TRY(found);
     TRI_TRY(id_share(sums, &id));
     introduction_fail(
         &own, tri_nccl_open(sums->setup.device, &id, sums->rank, sums->ranks, &sums->setup.limits, &sums->nccl));
@@ -337,16 +353,11 @@ static tri_status plan_find(tri_nccl_sums *sums, int64_t leaves, int part_count)
                                 : tri_fail(TRI_EINVAL, "sum of leaves: want %d parts, got %d", wanted, part_count);
 }
 
-static int64_t least(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
 /* Elements of a rank's block in the round that begins at `done`. */
 static int64_t segment_of(const tri_nccl_sums *sums, int rank, int64_t done)
 {
     const int64_t left = sums->counts[rank] - done;
-    return left < 0 ? 0 : least(left, sums->plan.segment);
+    return left < 0 ? 0 : tri_int64_min(left, sums->plan.segment);
 }
 
 /* The parts of each block travel to its owner. */
@@ -403,7 +414,7 @@ static tri_status blocks_gather(tri_nccl_sums *sums, float *data)
 {
     int64_t common = sums->counts[0];
     for (int r = 1; r < sums->ranks; r++)
-        common = least(common, sums->counts[r]);
+        common = tri_int64_min(common, sums->counts[r]);
     for (int r = 1; r < sums->ranks; r++)
         if (sums->firsts[r] != sums->firsts[0] + r * common)
             common = 0;
@@ -464,7 +475,7 @@ tri_status tri_nccl_sums_all_gather(tri_nccl_sums *sums, float *data, const tri_
     return blocks_gather(sums, data);
 }
 
-tri_status tri_nccl_sums_wait(tri_nccl_sums *sums)
+tri_status tri_nccl_sums_wait(tri_nccl_sums *sums, const tri_device_event *event)
 {
-    return tri_nccl_wait(sums->nccl);
+    return tri_nccl_wait(sums->nccl, event);
 }

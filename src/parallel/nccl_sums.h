@@ -56,7 +56,7 @@ tri_status tri_nccl_sums_reduce_scatter(tri_nccl_sums *sums, int64_t leaves, flo
                                         const tri_blocks *blocks, float *out);
 /* Every rank's block of data, on all ranks. */
 tri_status tri_nccl_sums_all_gather(tri_nccl_sums *sums, float *data, const tri_blocks *blocks);
-/* Until all sums so far are there. */
-tri_status tri_nccl_sums_wait(tri_nccl_sums *sums);
+/* Until an event of the device's queue of kernels is over; NULL: until all sums so far are there. */
+tri_status tri_nccl_sums_wait(tri_nccl_sums *sums, const tri_device_event *event);
 
 #endif

@@ -31,7 +31,10 @@ size_t tri_pool_nbytes(int64_t count)
 static void buffer_free(const tri_pool *pool, pool_buffer *buffer, tri_kept *kept)
 {
     for (int i = 0; i < pool->arrays; i++)
-        tri_kept_give(kept, i == 0 ? pool->group : NULL, tri_pool_nbytes(buffer->count), buffer->arrays[i]);
+        if (pool->device)
+            tri_device_free(pool->device, buffer->arrays[i]);
+        else
+            tri_kept_give(kept, i == 0 ? pool->group : NULL, tri_pool_nbytes(buffer->count), buffer->arrays[i]);
     *buffer = (pool_buffer){0};
 }
 
@@ -42,9 +45,19 @@ void tri_pool_fini(tri_pool *pool)
     tri_vector_fini(&pool->buffers);
 }
 
+static tri_status device_alloc(const tri_pool *pool, pool_buffer *buffer)
+{
+    for (int i = 0; i < pool->arrays; i++)
+        if (!(buffer->arrays[i] = tri_device_alloc(pool->device, tri_pool_nbytes(buffer->count))))
+            return TRI_ENOMEM;
+    return TRI_OK;
+}
+
 static tri_status buffer_alloc(const tri_pool *pool, int64_t count, pool_buffer *buffer)
 {
     buffer->count = count;
+    if (pool->device)
+        return device_alloc(pool, buffer);
     for (int i = 0; i < pool->arrays; i++) {
         void *memory = NULL;
         TRI_TRY(tri_kept_take(pool->kept, i == 0 ? pool->group : NULL, tri_pool_nbytes(count), &memory));
@@ -75,7 +88,7 @@ tri_status tri_pool_take(tri_pool *pool, int64_t count, int *number)
     const pool_buffer none = {0};
     int spare;
     *number = find_free(pool, count, &spare);
-    if (*number < 0 && spare >= 0 && (int)pool->buffers.count >= pool->most) {
+    if (*number < 0 && spare >= 0 && (int)pool->buffers.count >= pool->most && !pool->device) {
         *number = spare;
         buffer_free(pool, buffer_at(pool, spare), NULL);
     } else if (*number < 0) {
@@ -88,6 +101,24 @@ tri_status tri_pool_take(tri_pool *pool, int64_t count, int *number)
         TRI_TRY(buffer_alloc(pool, count, buffer));
     buffer->taken = true;
     return TRI_OK;
+}
+
+tri_status tri_pool_fill(tri_pool *pool, const tri_device *device, const int64_t *counts)
+{
+    int number;
+    pool->device = device;
+    for (int i = 0; i < pool->most; i++)
+        if (counts[i] > 0)
+            TRI_TRY(tri_pool_take(pool, counts[i], &number));
+    for (size_t i = 0; i < pool->buffers.count; i++)
+        tri_pool_give(pool, (int)i);
+    return TRI_OK;
+}
+
+bool tri_pool_has(const tri_pool *pool, int64_t count)
+{
+    int spare;
+    return find_free(pool, count, &spare) >= 0;
 }
 
 float *tri_pool_array(const tri_pool *pool, int number, int array)

@@ -13,6 +13,7 @@
 #include <trireme/comm.h>
 
 #include "base/containers.h"
+#include "device/device.h"
 #include "parallel/kept.h"
 
 typedef struct tri_pool {
@@ -21,9 +22,16 @@ typedef struct tri_pool {
     int most;         /* buffers: a free one that is too small is given up for a larger one */
     tri_kept *kept;   /* buffers of the pool before, and for the next one; NULL: none */
     tri_vector buffers;
+    const tri_device *device; /* of tri_pool_fill(); NULL: the host */
 } tri_pool;
 
 void tri_pool_init(tri_pool *pool, tri_group *group, int arrays, int most, tri_kept *kept);
+/* Before the first take: in memory of the device, `most` buffers of that many elements. None of them is given up: to
+ * free memory of a device waits for what it computes, and so for other ranks. Who takes what it has not gets one more.
+ */
+tri_status tri_pool_fill(tri_pool *pool, const tri_device *device, const int64_t *counts);
+/* A buffer of `count` elements is free, and large enough. */
+bool tri_pool_has(const tri_pool *pool, int64_t count);
 /* Of each array of a buffer that is made for `count` elements. */
 size_t tri_pool_nbytes(int64_t count);
 /* None of its buffers is used any more. */

@@ -55,7 +55,7 @@ tri_status tri_shares_init(tri_shares *shares, const tri_parallel_config *config
     bool spread = tri_sync_spread(config, ranks) != TRI_SPREAD_NOTHING;
     *shares = (tri_shares){0};
     if (spread)
-        TRI_TRY(tri_units_init(&units, params, config->bucket_kib * 1024, ranks));
+        TRI_TRY(tri_units_init(&units, params, tri_bucket_nbytes(config), ranks));
     shares->items = tri_alloc_zero((size_t)units.store_count * (size_t)ranks + 1, sizeof(tri_share));
     if (shares->items && spread)
         shares_fill(shares, &units);
@@ -183,6 +183,7 @@ static const tri_sync_ops *nccl_of(const tri_sync_ops *ops)
 {
     return ops == &tri_sync_zero1   ? &tri_sync_nccl_zero1
            : ops == &tri_sync_zero2 ? &tri_sync_nccl_zero2
+           : ops == &tri_sync_zero3 ? &tri_sync_nccl_zero3
                                     : &tri_sync_nccl;
 }
 
@@ -212,26 +213,14 @@ void tri_sync_destroy(tri_sync *sync)
 
 /* --- what strategies share --- */
 
-/* Bytes of the `count` largest units at once. */
-static size_t largest_nbytes(const tri_units *units, int count)
+/* Bytes of the `most` largest units at once. */
+static size_t largest_nbytes(const tri_units *units, tri_units_kind kind, int most)
 {
-    int64_t limit = INT64_MAX, sum = 0;
-    for (int taken = 0; taken < count;) {
-        int64_t next = 0, same = 0;
-        for (int u = 0; u < units->count; u++) {
-            int64_t each = units->items[u].count;
-            if (each >= limit || each < next)
-                continue;
-            same = each == next ? same + 1 : 1;
-            next = each;
-        }
-        if (same == 0)
-            break;
-        same = same < count - taken ? same : count - taken;
-        sum += next * same;
-        taken += (int)same;
-        limit = next;
-    }
+    int64_t counts[TRI_FETCH_BUFFERS + TRI_GRADS_BUFFERS], sum = 0;
+    TRI_ASSERT(most <= (int)TRI_COUNT_OF(counts));
+    tri_units_largest(units, kind, most, counts);
+    for (int i = 0; i < most; i++)
+        sum += counts[i];
     return (size_t)sum * sizeof(float);
 }
 
@@ -270,16 +259,17 @@ static tri_status strategy_memory(const tri_sync_setup *setup, tri_sync_place pl
     TRI_TRY(sums_memory(setup, place, bytes));
     if (spread == TRI_SPREAD_NOTHING)
         return TRI_OK;
-    TRI_TRY(tri_units_init(&units, params, setup->config->bucket_kib * 1024, ranks));
+    TRI_TRY(tri_units_init(&units, params, tri_bucket_nbytes(setup->config), ranks));
     if (spread >= TRI_SPREAD_GRADIENTS && !setup->whole_gradients) {
         bytes->gradients = (size_t)tri_units_owned(&units, rank) * value + parts * TRI_PARAMS_TAIL * value;
         for (int u = units.store_count; u < units.count; u++)
             bytes->gradients += (size_t)units.items[u].counts[rank] * value;
-        bytes->gradients += parts * largest_nbytes(&units, TRI_GRADS_BUFFERS);
+        bytes->gradients += parts * largest_nbytes(&units, TRI_UNITS_ALL, TRI_GRADS_BUFFERS);
     }
     bytes->gradients += tri_grads_scratch(&units, rank, tri_sync_subtrees(setup, place)) * value;
     if (spread == TRI_SPREAD_WEIGHTS)
-        bytes->weights = (size_t)tri_units_owned(&units, rank) * value + largest_nbytes(&units, TRI_FETCH_BUFFERS);
+        bytes->weights =
+            (size_t)tri_units_owned(&units, rank) * value + largest_nbytes(&units, TRI_UNITS_READ, TRI_FETCH_BUFFERS);
     tri_units_fini(&units);
     return TRI_OK;
 }

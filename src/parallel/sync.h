@@ -78,13 +78,13 @@ TRI_ENUM(tri_compress_residual)
       "who sums the gradients of ranks on cards (train.device: cuda); nccl: NCCL moves them from card to card, where " \
       "they are added; host: they are copied to the host and added there; auto: nccl where every rank has a card of "  \
       "its own and NCCL, else host; the weights are the same",                                                         \
-      "parallel.sync=allreduce|zero1|zero2")                                                                           \
+      "parallel.sync=allreduce|zero1|zero2|zero3")                                                                     \
     X(COUNT, zero_ranks, "all", 1, 1048576, tri_zero_ranks,                                                            \
       "data ranks that shard one copy of the state: all, host (those of each host), or their number; the other data "  \
       "ranks hold further copies",                                                                                     \
       "parallel.sync=zero1|zero2|zero3")                                                                               \
-    X(INT, bucket_kib, "1024", 1, 1048576, NULL,                                                                       \
-      "size of a gradient bucket, KiB; with zero1 to zero3 also of weights")                                           \
+    X(COUNT, bucket_kib, "auto", 1, 1048576, tri_auto,                                                                 \
+      "size of a gradient bucket, KiB; with zero1 to zero3 also of weights; auto: 1024, with train.device cuda 16384") \
     X(BOOL, overlap, "true", 0, 0, NULL, "send buckets during the backward pass")                                      \
     X(ENUM, ahead, "auto", 0, 0, tri_ahead_mode,                                                                       \
       "start the next step when the sums of its first layers are complete, and send those first; auto: if ranks are "  \
@@ -119,6 +119,12 @@ typedef struct tri_parallel_config {
 } tri_parallel_config;
 extern const tri_option_table tri_parallel_options; /* section "parallel" */
 
+/* Of a bucket; auto: of the host. */
+static inline int64_t tri_bucket_nbytes(const tri_parallel_config *config)
+{
+    return 1024 * (config->bucket_kib == TRI_OPTION_AUTO ? 1024 : config->bucket_kib);
+}
+
 typedef struct tri_sync tri_sync;
 
 /* Of a worker of parameter servers, which is alone in its group. */
@@ -132,7 +138,7 @@ typedef struct tri_sync_servers {
     uint64_t job;        /* what all workers must have in common */
 } tri_sync_servers;
 
-/* Sums between cards by NCCL (sync_nccl.c): of zeros, the host sums. */
+/* Sums between cards by NCCL (sync_nccl.c). All fields zero: the host sums. */
 typedef struct tri_sync_cards {
     bool nccl;
     bool any_order;   /* not the canonical one */

@@ -167,7 +167,7 @@ tri_status tri_sync_compressed_nbytes(const tri_sync_setup *setup, int ranks, si
     int entries = tri_params_tail(params) + 1;
     tri_buckets buckets;
     tri_compress_setup of_bucket = {.config = config, .undoes = setup->undoes};
-    tri_status status = tri_buckets_init(&buckets, params, config->bucket_kib * 1024);
+    tri_status status = tri_buckets_init(&buckets, params, tri_bucket_nbytes(config));
     *nbytes = 0;
     for (int b = 0; b < buckets.count && status == TRI_OK; b++) {
         int first, end;
@@ -192,7 +192,7 @@ static tri_status compressed_create(const tri_sync_setup *setup, tri_sync **out)
     small->threads = setup->threads;
     small->overlap = setup->config->overlap;
     small->after = setup->config->compress_after;
-    tri_status status = tri_buckets_init(&small->buckets, setup->params, setup->config->bucket_kib * 1024);
+    tri_status status = tri_buckets_init(&small->buckets, setup->params, tri_bucket_nbytes(setup->config));
     if (status == TRI_OK)
         status = find_leaders(small, setup->config);
     if (status == TRI_OK)

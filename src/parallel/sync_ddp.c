@@ -82,7 +82,7 @@ static tri_status ddp_create(const tri_sync_setup *setup, tri_sync **out)
     ddp->part_count = setup->part_count;
     ddp->alone = tri_group_count(setup->group) == 1 && setup->part_count == 1;
     ddp->overlap = setup->config->overlap;
-    tri_status status = tri_buckets_init(&ddp->buckets, setup->params, setup->config->bucket_kib * 1024);
+    tri_status status = tri_buckets_init(&ddp->buckets, setup->params, tri_bucket_nbytes(setup->config));
     if (status == TRI_OK)
         status = ddp_allocate(ddp);
     if (status != TRI_OK) {

@@ -70,12 +70,12 @@ static tri_status zero_plan(sync_zero *zero, const tri_sync_setup *setup)
 {
     const tri_params *params = setup->params;
     bool whole = setup->whole_gradients || zero->base.ops->spread == TRI_SPREAD_STATE;
-    TRI_TRY(tri_units_init(&zero->units, params, setup->config->bucket_kib * 1024, tri_group_count(setup->zero)));
+    TRI_TRY(tri_units_init(&zero->units, params, tri_bucket_nbytes(setup->config), tri_group_count(setup->zero)));
     TRI_TRY(tri_grads_init(&zero->grads, setup, &zero->units, whole));
     zero->base.grads = zero->grads.arrays;
     zero->base.tail = zero->grads.tails[0];
     if (is_spread(zero))
-        TRI_TRY(tri_fetch_init(&zero->fetch, setup->zero, params, &zero->units, zero->overlap));
+        TRI_TRY(tri_fetch_init(&zero->fetch, setup->zero, params, &zero->units, zero->overlap, NULL));
     zero->works = tri_alloc_zero((size_t)zero->units.store_count + 1, sizeof(tri_work *));
     return zero->works ? pieces_make(zero) : TRI_ENOMEM;
 }

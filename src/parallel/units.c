@@ -5,6 +5,7 @@
 #include "parallel/units.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "base/memory.h"
 #include "kernel/kernel.h"
@@ -186,6 +187,20 @@ void tri_units_fini(tri_units *units)
     tri_free(units->of);
     tri_free(units->places);
     *units = (tri_units){0};
+}
+
+void tri_units_largest(const tri_units *units, tri_units_kind kind, int most, int64_t *counts)
+{
+    memset(counts, 0, (size_t)most * sizeof(*counts));
+    for (int u = 0; u < (kind == TRI_UNITS_READ ? units->store_count : units->count); u++) {
+        const tri_unit *unit = &units->items[u];
+        int64_t count = kind == TRI_UNITS_SUMMED && (unit->frozen || unit->away) ? 0 : unit->count;
+        for (int i = 0; i < most; i++) { /* who is larger goes before, and moves the others on */
+            const int64_t here = counts[i];
+            counts[i] = count > here ? count : here;
+            count = count > here ? here : count;
+        }
+    }
 }
 
 int64_t tri_units_owned(const tri_units *units, int rank)

@@ -36,6 +36,10 @@ typedef struct tri_units {
 
 tri_status tri_units_init(tri_units *units, const tri_params *params, int64_t nbytes_each, int ranks);
 void tri_units_fini(tri_units *units);
+/* READ: of the store; SUMMED: those whose gradients travel. */
+typedef enum tri_units_kind { TRI_UNITS_ALL, TRI_UNITS_READ, TRI_UNITS_SUMMED } tri_units_kind;
+/* Elements of each of the `most` largest units, the largest first; 0 where there are fewer. */
+void tri_units_largest(const tri_units *units, tri_units_kind kind, int most, int64_t *counts);
 /* Elements of the store that a rank owns. */
 int64_t tri_units_owned(const tri_units *units, int rank);
 

@@ -207,6 +207,12 @@ static cuda_stream pick(cuda_stream wanted, int style)
     return others[draw() % (uint64_t)count];
 }
 
+/* event NULL: the stream is empty. */
+static int is_over(cuda_stream stream, const struct cuda_event_object *event)
+{
+    return event ? event->over >= event->recorded : stream->count == 0;
+}
+
 /* event NULL: until the stream is empty. */
 static void run_until(cuda_stream stream, const struct cuda_event_object *event)
 {
@@ -443,6 +449,12 @@ cuda_result cuDeviceGetPCIBusId(char *place, int nbytes, cuda_device device)
     return length < nbytes ? 0 : 1;
 }
 
+cuda_result cuDevicePrimaryCtxSetFlags_v2(cuda_device device, unsigned flags)
+{
+    (void)device;
+    return flags == CUDA_BLOCKING_SYNC ? 0 : ERROR_INVALID;
+}
+
 cuda_result cuDevicePrimaryCtxRetain(cuda_context *context, cuda_device device)
 {
     *context = (cuda_context)(void *)&contexts[device];
@@ -518,15 +530,26 @@ cuda_result cuStreamSynchronize(cuda_stream stream)
     return sick;
 }
 
-cuda_result cuStreamQuery(cuda_stream stream)
+/* Whether a stream is empty, or an event of it over; what can run until then runs. */
+static cuda_result ask(cuda_stream stream, const struct cuda_event_object *event)
 {
     cuda_stream next;
     pthread_mutex_lock(&mutex);
-    while (sick == 0 && stream->count > 0 && (next = pick(stream, LATE)))
+    while (sick == 0 && !is_over(stream, event) && (next = pick(stream, LATE)))
         run_one(next);
-    const int over = stream->count == 0;
+    const int over = is_over(stream, event);
     pthread_mutex_unlock(&mutex);
     return sick != 0 ? sick : over ? 0 : CUDA_NOT_READY;
+}
+
+cuda_result cuStreamQuery(cuda_stream stream)
+{
+    return ask(stream, NULL);
+}
+
+cuda_result cuEventQuery(cuda_event event)
+{
+    return event->recorded > 0 ? ask(event->stream, event) : 0;
 }
 
 cuda_result cuEventCreate(cuda_event *event, unsigned flags)

@@ -67,12 +67,18 @@ class Sums(OnCards):
     def test_the_weights_are_those_of_one_rank(self):
         for ranks in (2, 3, 5):
             self.check(self.train("-n", str(ranks), *MLP, seed=str(ranks)), BY_NCCL)
-            self.check(self.train("-n", str(ranks), *MLP, "parallel.sync=zero1", seed=str(ranks)), BY_NCCL)
-        for sync in ("allreduce", "zero2"):
+            for sync in ("zero1", "zero2", "zero3"):
+                self.check(self.train("-n", str(ranks), *MLP, f"parallel.sync={sync}", seed=str(ranks)), BY_NCCL)
+        for sync in ("allreduce", "zero2", "zero3"):
             self.check(self.train("-n", "2", *MLP, f"parallel.sync={sync}", "parallel.overlap=false", "train.shards_at_once=1"), BY_NCCL)
+        self.check(self.train("-n", "2", *MLP, "parallel.sync=zero3", "parallel.overlap=false"), BY_NCCL)
+
+    def test_so_they_are_where_a_layer_is_read_twice_and_larger_than_all_others(self):
+        for sync in ("zero2", "zero3"):
+            self.check(self.train("-n", "3", *GPT2, f"parallel.sync={sync}", "parallel.bucket_kib=1"), BY_NCCL, GPT2_HASH)
 
     def test_stages_of_a_pipeline_sum_each_its_own_and_share_those_of_tied_weights(self):
-        for sync in ("allreduce", "zero1"):
+        for sync in ("allreduce", "zero1", "zero3"):
             self.check(self.train("-n", "4", *GPT2, "parallel.pipeline=2", f"parallel.sync={sync}"), BY_NCCL, GPT2_HASH)
 
     def test_ranks_without_nccl_or_cards_of_their_own_say_so_and_sum_on_the_host(self):
@@ -86,7 +92,7 @@ class Sums(OnCards):
 
     def test_where_nccl_is_wanted_and_cannot_be_the_run_is_refused_in_one_line(self):
         for words, faults, why in ([[], {"nccl": "old1"}, "want the same version of NCCL on all ranks: rank 0 has NCCL 2.28.9, rank 1 has NCCL 2.27.3"],
-                                   [["parallel.sync=zero3"], {}, "parallel.sync is zero3"]):
+                                   [["parallel.sync=local"], {}, "parallel.sync is local"]):
             text = self.train("-n", "2", *MLP, "parallel.backend=nccl", *words, code=2, **faults)
             self.assertEqual(set(re.findall("(?m)^error.*", text)), {f"error: parallel.backend nccl: {why}"}, text)
 
@@ -106,7 +112,7 @@ class Sums(OnCards):
         self.assertIn("not reproducible (comm.order is any)", text)
 
     def test_a_run_allocates_what_its_plan_says(self):
-        for sync in ("allreduce", "zero1"):
+        for sync in ("allreduce", "zero1", "zero2", "zero3"):
             self.train("-n", "3", "--out", sync, *MLP, "model.hidden=[256,256]", "parallel.bucket_kib=256", f"parallel.sync={sync}")
             for path in (self.folder / sync / "ranks").glob("rank-*.jsonl"):
                 line = [line for line in map(json.loads, path.read_text().splitlines()) if "event" not in line][-1]
@@ -142,7 +148,7 @@ class Fails(OnCards):
         self.assertIn("its abort has not ended within 5.0 s: end this process; nothing on the card can be used after it: this process ends", text)
 
     def test_a_finalize_that_hangs_is_told_and_the_run_ends_well(self):
-        text = self.train("-n", "2", *MLP, nccl="finalize_hangs")
+        text = self.train("-n", "2", *MLP, "comm.timeout_s=20", nccl="finalize_hangs")
         self.check(text, BY_NCCL)
         self.assertIn("NCCL 2.28.9: its finalize has not ended within 5.0 s; all sums are complete", text)
 
@@ -166,7 +172,7 @@ class Lost(OnCards):
     """A rank is lost while others wait in NCCL."""
 
     def faulty(self, fault, *words):
-        trigger, output, out = self.folder / "trigger", self.folder / "output", fault
+        trigger, output, out = self.folder / "trigger", self.folder / "output", "-".join([fault, *words])
         with output.open("w") as file:
             launcher = subprocess.Popen([TRIREME, "train", "run.yaml", "--out", out, *LONG, *words, "-n", "3", "--elastic", "2:3", "--restarts", "10",
                                          "train.device=cuda"], cwd=self.folder, env=self.environment(nccl=f"{fault}={trigger}"), stdout=file,
@@ -203,8 +209,13 @@ class Lost(OnCards):
         self.faulty("killed", "parallel.sync=zero1")
         self.faulty("killed_gather", "parallel.sync=zero1")
 
+    def test_so_they_do_with_zero3_whether_sums_or_weights_travel(self):
+        self.faulty("killed", "parallel.sync=zero3")
+        self.faulty("killed_gather", "parallel.sync=zero3")
+
     def test_the_others_go_on_without_a_rank_that_stops(self):
         self.faulty("stopped")
+        self.faulty("stopped", "parallel.sync=zero3")
 
 
 if __name__ == "__main__":

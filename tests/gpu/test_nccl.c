@@ -113,7 +113,7 @@ static void canonical(spawn_rank *self, void *arg)
     if (sums) {
         SPAWN_CHECK(self, strcmp(tri_nccl_sums_name(sums), "NCCL 2.28.9") == 0);
         SPAWN_CHECK(self, tri_nccl_sums_all_reduce(sums, LEAVES, p.there, p.part_count, COUNT) == TRI_OK);
-        SPAWN_CHECK(self, tri_nccl_sums_wait(sums) == TRI_OK);
+        SPAWN_CHECK(self, tri_nccl_sums_wait(sums, NULL) == TRI_OK);
         SPAWN_CHECK(self, is_same(&p, p.there[0], wanted, COUNT));
         parts_fill(&p, false); /* fewer elements than ranks */
         SPAWN_CHECK(self, tri_nccl_sums_all_reduce(sums, LEAVES, p.there, p.part_count, 2) == TRI_OK);
@@ -155,7 +155,7 @@ static void any(spawn_rank *self, void *arg)
     tri_nccl_sums *sums = sums_open(&p, true);
     if (sums) {
         SPAWN_CHECK(self, tri_nccl_sums_all_reduce(sums, LEAVES, p.there, p.part_count, COUNT) == TRI_OK);
-        SPAWN_CHECK(self, tri_nccl_sums_wait(sums) == TRI_OK);
+        SPAWN_CHECK(self, tri_nccl_sums_wait(sums, NULL) == TRI_OK);
         SPAWN_CHECK(self, is_same(&p, p.there[0], wanted, COUNT));
         SPAWN_CHECK(self, tri_nccl_sums_close(sums) == TRI_OK);
     }
@@ -235,7 +235,7 @@ static void fails(spawn_rank *self, void *arg)
         parts_fill(&p, true);
         tri_status ended = tri_nccl_sums_all_reduce(sums, LEAVES, p.there, p.part_count, COUNT);
         if (ended == TRI_OK)
-            ended = tri_nccl_sums_wait(sums);
+            ended = tri_nccl_sums_wait(sums, NULL);
         if (self->rank == 0)
             said(&p, ended, f->status, f->exchange);
         if (self->rank == 0) {
@@ -370,7 +370,7 @@ static void without_memory(spawn_rank *self, void *arg)
     SPAWN_CHECK(self, !sums || tri_nccl_sums_abort(sums) == TRI_OK);
     tri_memory_fail_at(0);
     atomic_store(&over, 1);
-    SPAWN_CHECK(self, !sums || tri_nccl_sums_wait(sums) == TRI_OK);
+    SPAWN_CHECK(self, !sums || tri_nccl_sums_wait(sums, NULL) == TRI_OK);
     SPAWN_CHECK(self, tri_nccl_sums_close(sums) == TRI_OK);
     card_close(&p);
 }

@@ -13,6 +13,7 @@
 #include <trireme/comm.h>
 
 #include "base/memory.h"
+#include "base/runtime.h"
 #include "base/status.h"
 #include "device/cuda/cuda.h"
 #include "parallel/nccl_sums.h"
@@ -73,7 +74,7 @@ static tri_status order_try(party *r, bool any_order, char name[32])
     snprintf(name, 32, "%s", tri_nccl_sums_name(sums));
     TRI_TRY(parts_fill(r, any_order));
     TRI_TRY(tri_nccl_sums_all_reduce(sums, LEAVES, r->there, r->part_count, COUNT));
-    TRI_TRY(tri_nccl_sums_wait(sums));
+    TRI_TRY(tri_nccl_sums_wait(sums, NULL));
     TRI_TRY(tri_all_reduce_tree(r->world, LEAVES, r->host, r->part_count, COUNT, NULL));
     float *got = tri_alloc(COUNT * sizeof(float));
     if (!got)
@@ -85,6 +86,37 @@ static tri_status order_try(party *r, bool any_order, char name[32])
     return same ? TRI_OK : tri_fail(TRI_EINTERNAL, "%s order: not the host's sum", any_order ? "any" : "canonical");
 }
 
+/* To itself, which needs a kernel of NCCL also where there is one rank; and an abort. */
+static tri_status self_try(party *r)
+{
+    tri_nccl *nccl;
+    nccl_unique_id id;
+    const int rank = tri_group_rank(r->world), ranks = tri_group_count(r->world);
+    float *to = tri_device_alloc(&r->card, COUNT * sizeof(float)), *got = tri_alloc(COUNT * sizeof(float));
+    if (!to || !got)
+        return TRI_ENOMEM;
+    TRI_TRY(parts_fill(r, true));
+    if (rank == 0)
+        TRI_TRY(tri_nccl_unique_id(&r->card, &id));
+    TRI_TRY(tri_broadcast(r->world, &id, (int64_t)sizeof(id), TRI_U8, 0, NULL));
+    TRI_TRY(tri_nccl_open(&r->card, &id, rank, ranks, &limits, &nccl));
+    tri_nccl_begin(nccl, "self");
+    tri_nccl_send(nccl, r->there[0], COUNT, rank);
+    tri_nccl_receive(nccl, to, COUNT, rank);
+    TRI_TRY(tri_nccl_end(nccl));
+    TRI_TRY(tri_nccl_wait(nccl, NULL));
+    tri_device_to_host(&r->card, got, to, COUNT * sizeof(float));
+    const bool same = memcmp(got, r->host[0], COUNT * sizeof(float)) == 0;
+    const int64_t start_ns = tri_now_ns();
+    TRI_TRY(tri_nccl_abort(nccl));
+    if (rank == 0)
+        printf("a send to itself arrives; an abort takes %.1f ms\n", (double)(tri_now_ns() - start_ns) / 1e6);
+    tri_device_free(&r->card, to);
+    tri_free(got);
+    TRI_TRY(tri_nccl_close(nccl));
+    return same ? TRI_OK : tri_fail(TRI_EINTERNAL, "a send to itself: not what was sent");
+}
+
 static tri_status both_try(party *r, int index)
 {
     char name[32];
@@ -92,6 +124,7 @@ static tri_status both_try(party *r, int index)
     TRI_TRY(tri_device_cuda.open(&r->card));
     TRI_TRY(order_try(r, false, name));
     TRI_TRY(order_try(r, true, name));
+    TRI_TRY(self_try(r));
     if (tri_group_rank(r->world) == 0)
         printf("%s, %d rank%s: the canonical order has the bits of the host's sum, any order is exact\n", name,
                tri_group_count(r->world), tri_group_count(r->world) == 1 ? "" : "s");

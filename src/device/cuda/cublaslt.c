@@ -17,6 +17,7 @@
 #define WORKSPACE_NBYTES ((size_t)32 << 20) /* as NVIDIA recommends for Hopper */
 #define MOST_FOUND       16
 
+#define NEWEST_DRIVER 13000 /* that of the first file; with an older one its create fails */
 static const char *const files[] = {"libcublasLt.so.13", "libcublasLt.so.12"};
 static const char *const emulated_files[] = {"libcublasLt_emulated.so.13", NULL}; /* NVIDIA's takes seconds to load */
 
@@ -33,7 +34,11 @@ static tri_status find_calls(void *library, const char *file, tri_cublaslt_calls
 
 static tri_status calls_load(bool emulated, void *calls)
 {
-    for (size_t i = 0; i < TRI_COUNT_OF(files); i++) {
+    const tri_cuda_calls *driver;
+    int version = 0;
+    TRI_TRY(tri_cuda_load(&driver));
+    (void)driver->driver_version(&version);
+    for (size_t i = version < NEWEST_DRIVER ? 1 : 0; i < TRI_COUNT_OF(files); i++) {
         const char *file = emulated ? emulated_files[i] : files[i];
         void *library = file ? dlopen(file, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE) : NULL;
         if (!library)

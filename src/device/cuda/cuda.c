@@ -15,6 +15,7 @@
 #include "device/cuda/cublaslt.h"
 #include "device/cuda/kernel_times.h"
 #include "device/cuda/library.h"
+#include "device/cuda/nccl.h"
 
 #define OLDEST_CARD   80 /* compute capability of the kernels' oldest code */
 #define SYMBOL_PREFIX "tri_cuda_"
@@ -32,12 +33,13 @@ extern const char tri_cuda_image_bytes[] __attribute__((visibility("hidden")));
 const void *tri_cuda_image = tri_cuda_image_bytes;
 #else
 const void *tri_cuda_image;
+#define TRI_CUDA_VERSION 0
 #endif
 
 typedef struct cuda_state {
     tri_gpu_queue queue; /* first: device/launch.h */
     const tri_cuda_calls *calls;
-    int index;
+    int index, sms;
     cuda_device card;
     cuda_context context;
     cuda_module module;
@@ -81,8 +83,11 @@ static void must(const cuda_state *s, const char *call, cuda_result result)
 {
     if (result == 0)
         return;
-    tri_log(TRI_LOG_ERROR, "cuda:%d: %s failed: %s; nothing on the card can be used after it: this process ends",
-            s->index, call, tri_cuda_text(s->calls, result));
+    if (result == CUDA_OUT_OF_MEMORY)
+        tri_log(TRI_LOG_ERROR, "cuda:%d: %s failed: the card's memory is full: this process ends", s->index, call);
+    else
+        tri_log(TRI_LOG_ERROR, "cuda:%d: %s failed: %s; nothing on the card can be used after it: this process ends",
+                s->index, call, tri_cuda_text(s->calls, result));
     _Exit(1);
 }
 
@@ -110,6 +115,8 @@ static tri_status cuda_launch(void *arg, const tri_gpu_launch *launch)
     must(s, "cuCtxSetCurrent", s->calls->context_set(s->context));
     if (!*kernel)
         must(s, launch->symbol, s->calls->module_function(kernel, s->module, launch->symbol));
+    if (launch->threads == 0)
+        return TRI_OK;
     tri_cuda_times_begin(&s->times, launch->symbol + strlen(SYMBOL_PREFIX));
     must(s, launch->symbol,
          s->calls->launch(*kernel, x, y, z, (unsigned)launch->threads, 1, 1, 0, s->streams[TRI_QUEUE_KERNELS], args,
@@ -129,7 +136,7 @@ tri_status tri_cuda_card_check(const tri_cuda_card *card, int index)
 static tri_status open_card(cuda_state *s, tri_device *device)
 {
     tri_cuda_card card;
-    int count = 0;
+    int count = 0, driver = 0;
     (void)s->calls->device_count(&count);
     if (device->any && count > 0)
         device->index = device->place % count;
@@ -139,12 +146,20 @@ static tri_status open_card(cuda_state *s, tri_device *device)
                         count == 1 ? "" : "s");
     TRI_TRY(card_read(s->calls, s->index, &card));
     TRI_TRY(tri_cuda_card_check(&card, s->index));
+    s->sms = card.sms;
+    (void)s->calls->driver_version(&driver);
+    if (!s->calls->emulated && driver / 1000 < TRI_CUDA_VERSION)
+        return tri_fail(TRI_EUNSUPPORTED,
+                        "the driver is for CUDA %d.%d, and the kernels of this build are of CUDA %d: want a newer "
+                        "driver, or a build by an older nvcc",
+                        driver / 1000, driver % 1000 / 10, TRI_CUDA_VERSION);
     const void *image = s->calls->emulated ? s->calls->emulated : tri_cuda_image;
     if (!image)
         return tri_fail(TRI_EUNSUPPORTED, "this build has no CUDA kernels");
     snprintf(s->arithmetic, sizeof(s->arithmetic), "cuda%s, compute capability %d.%d",
              s->calls->emulated ? " emulated" : "", card.capability / 10, card.capability % 10);
     cuda_result result = s->calls->device_get(&s->card, s->index);
+    (void)s->calls->context_flags(s->card, CUDA_BLOCKING_SYNC); /* else each wait keeps a core busy */
     result = result == 0 ? s->calls->context_retain(&s->context, s->card) : result;
     result = result == 0 ? s->calls->context_set(s->context) : result;
     result = result == 0 ? s->calls->module_load(&s->module, image) : result;
@@ -167,9 +182,10 @@ static void cuda_close(tri_device *device)
         for (int q = 0; q < TRI_QUEUE_COUNT; q++)
             if (s->streams[q])
                 (void)s->calls->stream_destroy(s->streams[q]);
-        if (s->module)
+        if (s->module && !tri_nccl_is_left_behind())
             (void)s->calls->module_unload(s->module);
-        (void)s->calls->context_release(s->card);
+        if (!tri_nccl_is_left_behind())
+            (void)s->calls->context_release(s->card);
     }
     tri_free(s);
     device->state = NULL;
@@ -228,7 +244,7 @@ static tri_status cuda_library_open(tri_device *device)
     TRI_TRY(tri_cublaslt_open(s->calls, s->index, s->context, s->streams[TRI_QUEUE_KERNELS], &s->queue.library));
     s->queue.library->times = &s->times;
     const size_t used = strlen(s->arithmetic);
-    snprintf(s->arithmetic + used, sizeof(s->arithmetic) - used, ", %s", s->queue.library->name);
+    snprintf(s->arithmetic + used, sizeof(s->arithmetic) - used, ", %s on %d SMs", s->queue.library->name, s->sms);
     return TRI_OK;
 }
 

@@ -29,6 +29,7 @@ enum {
     CUDA_OUT_OF_MEMORY = 2,
     CUDA_NO_DEVICE = 100,
     CUDA_NOT_READY = 600,
+    CUDA_BLOCKING_SYNC = 4, /* of a context: who waits for a stream sleeps */
     CUDA_ATTRIBUTE_KHZ = 13,
     CUDA_ATTRIBUTE_SMS = 16,
     CUDA_ATTRIBUTE_MEMORY_KHZ = 36,
@@ -52,6 +53,7 @@ enum {
     X(cuDeviceGetAttribute, device_attribute, (int *value, int attribute, cuda_device device))                         \
     X(cuDeviceTotalMem_v2, device_memory, (size_t * nbytes, cuda_device device))                                       \
     X(cuDeviceGetUuid_v2, device_uuid, (cuda_uuid * uuid, cuda_device device))                                         \
+    X(cuDevicePrimaryCtxSetFlags_v2, context_flags, (cuda_device device, unsigned flags))                              \
     X(cuDevicePrimaryCtxRetain, context_retain, (cuda_context * context, cuda_device device))                          \
     X(cuDevicePrimaryCtxRelease_v2, context_release, (cuda_device device))                                             \
     X(cuCtxSetCurrent, context_set, (cuda_context context))                                                            \
@@ -74,6 +76,7 @@ enum {
     X(cuEventDestroy_v2, event_destroy, (cuda_event event))                                                            \
     X(cuEventRecord, event_record, (cuda_event event, cuda_stream stream))                                             \
     X(cuEventSynchronize, event_wait, (cuda_event event))                                                              \
+    X(cuEventQuery, event_query, (cuda_event event))                                                                   \
     X(cuEventElapsedTime, event_time, (float *ms, cuda_event begin, cuda_event end))                                   \
     X(cuStreamWaitEvent, stream_order, (cuda_stream stream, cuda_event event, unsigned flags))                         \
     X(cuMemcpyHtoD_v2, copy_from_host_now, (cuda_memory to, const void *from, size_t nbytes))                          \

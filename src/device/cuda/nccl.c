@@ -17,6 +17,7 @@
 
 #define LIBRARY       "libnccl.so.2"
 #define EMULATED      "libnccl_emulated.so.2"
+#define OLDEST        21900
 #define LOOK_EVERY_NS (TRI_NS_PER_MS / 5)
 #define TURN_MOST_NS  (10 * TRI_NS_PER_MS)
 #define AWAKE_NS      TRI_NS_PER_MS /* a group is taken in less, and the backward pass waits for it */
@@ -26,7 +27,7 @@ static tri_status find_calls(void *library, const char *file, tri_nccl_calls *ca
 #define FIND(result, symbol, name, args)                                                                               \
     calls->name = (result(*) args)dlsym(library, #symbol);                                                             \
     if (!calls->name)                                                                                                  \
-        return tri_fail(TRI_EUNSUPPORTED, "%s has no %s: want NCCL 2.14 or later", file, #symbol);
+        return tri_fail(TRI_EUNSUPPORTED, "%s has no %s: want NCCL 2.19 or later", file, #symbol);
     TRI_NCCL_CALLS(FIND)
 #undef FIND
     return TRI_OK;
@@ -63,6 +64,9 @@ tri_status tri_nccl_version(int *version, char text[TRI_NCCL_NBYTES])
     if (result != 0)
         return tri_fail(TRI_EUNSUPPORTED, "NCCL does not tell its version: %s", calls->error_string(result));
     tri_nccl_print(*version, text);
+    if (*version < OLDEST)
+        return tri_fail(TRI_EUNSUPPORTED, "there is %s: want NCCL 2.19 or later, whose abort may come from any thread",
+                        text);
     return TRI_OK;
 }
 
@@ -94,6 +98,13 @@ static bool is_over(patience *p)
     p->last_ns = now_ns;
     p->left_ns -= passed_ns < TURN_MOST_NS ? passed_ns : TURN_MOST_NS;
     return p->left_ns < 0;
+}
+
+static atomic_bool left_behind;
+
+bool tri_nccl_is_left_behind(void)
+{
+    return atomic_load(&left_behind);
 }
 
 /* Both the caller and the thread use it: it stays when the caller gives up. */
@@ -136,8 +147,10 @@ static tri_status call_run(limited_call *call, int64_t limit_ms)
     patience p = patience_make(limit_ms);
     TRI_TRY(tri_thread_start(&thread, "nccl", limited_body, call));
     while (!atomic_load(&call->done)) {
-        if (is_over(&p))
+        if (is_over(&p)) {
+            atomic_store(&left_behind, true);
             return TRI_ETIMEOUT;
+        }
         tri_sleep_ns(LOOK_EVERY_NS);
     }
     tri_thread_join(thread);
@@ -403,13 +416,13 @@ tri_status tri_nccl_end(tri_nccl *nccl)
     return TRI_OK;
 }
 
-tri_status tri_nccl_wait(tri_nccl *nccl)
+tri_status tri_nccl_wait(tri_nccl *nccl, const tri_device_event *event)
 {
     const tri_cuda_calls *driver = nccl->card.calls;
     patience p = patience_make(nccl->limits.exchange_ms);
     (void)driver->context_set(nccl->card.context);
     for (;;) {
-        const cuda_result result = driver->stream_query(nccl->card.stream);
+        const cuda_result result = event ? driver->event_query(event->mark) : driver->stream_query(nccl->card.stream);
         if (result == 0)
             return TRI_OK;
         if (result != CUDA_NOT_READY)

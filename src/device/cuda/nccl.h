@@ -38,6 +38,8 @@ typedef struct tri_nccl {
 /* The version of the library as a number (22809) and in words. TRI_EUNSUPPORTED: one sentence says why there is none.
  */
 tri_status tri_nccl_version(int *version, char text[TRI_NCCL_NBYTES]);
+/* A thread of this process hangs in NCCL: neither the card is closed, nor do handlers of exit run. */
+bool tri_nccl_is_left_behind(void);
 void tri_nccl_print(int version, char text[TRI_NCCL_NBYTES]);
 /* Rank 0 makes it, and tells it the others. */
 tri_status tri_nccl_unique_id(const tri_device *device, nccl_unique_id *id);
@@ -63,7 +65,8 @@ void tri_nccl_all_gather(tri_nccl *nccl, float *data, int64_t count);
 void tri_nccl_broadcast(tri_nccl *nccl, float *data, int64_t count, int root);
 /* After a failure the communicator is aborted. */
 tri_status tri_nccl_end(tri_nccl *nccl);
-/* Until all that was queued is done. After a failure the communicator is aborted. */
-tri_status tri_nccl_wait(tri_nccl *nccl);
+/* Until an event of the queue is over; NULL: until all that was queued is. After a failure the communicator is aborted.
+ */
+tri_status tri_nccl_wait(tri_nccl *nccl, const tri_device_event *event);
 
 #endif

@@ -195,7 +195,7 @@ const char *tri_xid_text(unsigned long long xid)
         {13, "a kernel failed in the graphics engine: mostly an access out of range; the process that ran it ends"},
         {31, "a kernel accessed memory that is not there (page fault); the process that ran it ends"},
         {43, "the card stopped the work of a process after a fault of its software; the process ends"},
-        {45, "the card drops the work of a process, since it ended or failed before"},
+        {45, "the card drops the work of a process, maybe another one, since it ended or failed before"},
         {48, "a double-bit error of the card's memory, which ECC cannot correct: reset the card"},
         {63, "a failing row of the card's memory is replaced by a spare one at the next reset"},
         {64, "a failing row of the card's memory could not be replaced: reset the card, then have it replaced"},
@@ -253,7 +253,8 @@ bool tri_card_figures_now(tri_card_figures *out)
     return known;
 }
 
-static void __attribute__((format(printf, 2, 3))) tell(const tri_card_monitor *monitor, const char *format, ...)
+static void __attribute__((format(printf, 3, 4)))
+tell(const tri_card_monitor *monitor, tri_log_level level, const char *format, ...)
 {
     char fault[400], sentence[600], label[24];
     const int rank = tri_log_who_now().rank;
@@ -265,7 +266,7 @@ static void __attribute__((format(printf, 2, 3))) tell(const tri_card_monitor *m
     snprintf(label, sizeof(label), "rank %d", rank);
     if (rank >= 0) /* it may be another one than before */
         tri_log_label_set(label);
-    tri_log(TRI_LOG_ERROR, "%s", sentence);
+    tri_log(level, "%s", sentence);
     if (monitor->report)
         monitor->report(monitor->arg, sentence);
 }
@@ -277,7 +278,7 @@ static void sample(tri_card_monitor *monitor)
     figures.xid_errors_total = monitor->xid_count;
     figures.last_xid = monitor->last_xid;
     if (figures.ecc_uncorrected_total > monitor->ecc_count)
-        tell(monitor, "%.0f errors of its memory so far that ECC could not correct: reset the card",
+        tell(monitor, TRI_LOG_ERROR, "%.0f errors of its memory so far that ECC could not correct: reset the card",
              figures.ecc_uncorrected_total);
     if (!isnan(figures.ecc_uncorrected_total))
         monitor->ecc_count = figures.ecc_uncorrected_total;
@@ -293,7 +294,7 @@ static bool event_wait(tri_card_monitor *monitor, nvml_event *event)
         monitor->events ? monitor->calls->events_wait(monitor->events, event, WAIT_MS) : NVML_TIMEOUT;
     if (result == NVML_GPU_IS_LOST && !monitor->lost) {
         monitor->lost = true;
-        tell(monitor, "%s", tri_xid_text(79));
+        tell(monitor, TRI_LOG_ERROR, "%s", tri_xid_text(79));
     }
     if (result == 0)
         return true;
@@ -314,6 +315,12 @@ static bool is_closing(tri_card_monitor *monitor)
     return closing;
 }
 
+/* Of whichever process uses the card; all others hear of it too. */
+static bool is_of_a_process(unsigned long long xid)
+{
+    return xid == 13 || xid == 31 || xid == 43 || xid == 45;
+}
+
 static void monitor_body(void *arg)
 {
     tri_card_monitor *monitor = arg;
@@ -324,7 +331,8 @@ static void monitor_body(void *arg)
         if (came && event.type == NVML_EVENT_XID) {
             monitor->xid_count++;
             monitor->last_xid = (double)event.data;
-            tell(monitor, "Xid %llu: %s", event.data, tri_xid_text(event.data));
+            tell(monitor, is_of_a_process(event.data) ? TRI_LOG_WARN : TRI_LOG_ERROR, "Xid %llu: %s", event.data,
+                 tri_xid_text(event.data));
         }
         if (!came && tri_now_ns() < next_ns)
             continue;

@@ -38,6 +38,14 @@ void tri_gpu_run(tri_gpu_queue *queue, tri_gpu_kernel kernel, int64_t blocks, in
     }
 }
 
+void tri_gpu_load(tri_gpu_queue *queue)
+{
+    for (int k = 0; k < TRI_GPU_KERNEL_COUNT && queue->status == TRI_OK; k++) {
+        const tri_gpu_launch load = {.kernel = k, .symbol = symbols[k]};
+        queue->status = queue->launch(queue->arg, &load);
+    }
+}
+
 static void run_flat(tri_gpu_queue *queue, tri_gpu_kernel kernel, int64_t count, const void *args, size_t args_nbytes)
 {
     tri_gpu_run(queue, kernel, (count + SPAN - 1) / SPAN, 1, 1, TRI_GPU_THREADS, args, args_nbytes);

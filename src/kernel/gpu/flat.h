@@ -19,6 +19,8 @@ tri_gpu_value tri_gpu_value_make(const void *data, tri_dtype dtype);
 void tri_gpu_run(tri_gpu_queue *queue, tri_gpu_kernel kernel, int64_t blocks, int y, int z, int threads,
                  const void *args, size_t args_nbytes);
 
+/* Loads all kernels, which the driver else does at their first launch. */
+void tri_gpu_load(tri_gpu_queue *queue);
 void tri_gpu_fill(tri_gpu_queue *queue, float *out, float value, int64_t count);
 /* Copies, where the types are equal. */
 void tri_gpu_cast(tri_gpu_queue *queue, tri_gpu_value to, tri_gpu_value from, int64_t count);

@@ -6,6 +6,7 @@
  */
 #include "kernel/gpu/product.h"
 
+#include "base/log.h"
 #include "base/rng.h"
 #include "base/status.h"
 #include "device/cuda/cublaslt.h"
@@ -343,12 +344,16 @@ bool tri_gpu_product_run(const tri_op_call *call, const tri_gpu_gemm_args *args,
     if (choice == NULL || choice->own) {
         return false;
     }
-    for (int64_t first = 0; first < shards && queue->status == TRI_OK; first += choice->batch) {
-        queue->status = tri_cublaslt_multiply(queue->library, choice->plan, &choice->algorithm,
-                                              (int)tri_int64_min(choice->batch, shards - first),
-                                              tri_gpu_moved(args->a.value, first * product.a_stride),
-                                              tri_gpu_moved(args->b.value, first * product.b_stride), bias,
-                                              tri_gpu_moved(args->c.value, first * product.m * product.n));
+    for (int64_t first = 0; first < shards; first += choice->batch) {
+        const tri_status status = tri_cublaslt_multiply(queue->library, choice->plan, &choice->algorithm,
+                                                        (int)tri_int64_min(choice->batch, shards - first),
+                                                        tri_gpu_moved(args->a.value, first * product.a_stride),
+                                                        tri_gpu_moved(args->b.value, first * product.b_stride), bias,
+                                                        tri_gpu_moved(args->c.value, first * product.m * product.n));
+        if (status != TRI_OK) { /* as a launch that fails: a step without this product is no step */
+            tri_log(TRI_LOG_ERROR, "%s: this process ends", tri_last_error());
+            _Exit(1);
+        }
     }
     return true;
 }

@@ -16,7 +16,7 @@
 static void options_ask(const tri_job *job, bool between_hosts, char why[TRI_NCCL_WHY_NBYTES])
 {
     const tri_parallel_config *parallel = &job->config.parallel;
-    const bool spreads = parallel->sync == TRI_SYNC_ZERO1 || parallel->sync == TRI_SYNC_ZERO2;
+    const bool spreads = tri_sync_table[parallel->sync]->spread != TRI_SPREAD_NOTHING;
     why[0] = 0;
     if (!tri_device_is_card(job->config.train.device))
         snprintf(why, TRI_NCCL_WHY_NBYTES, "train.device is %s", job->device->ops->name);
@@ -64,7 +64,7 @@ static void tell(tri_job *job, const char *why)
     snprintf(job->sums, sizeof(job->sums), "%s", text);
 }
 
-/* zero1 and zero2 sum in the canonical order, whatever comm.order says. */
+/* zero1 to zero3 sum in the canonical order, whatever comm.order says. */
 static tri_sync_cards cards_of(const tri_config *config)
 {
     return (tri_sync_cards){.any_order =

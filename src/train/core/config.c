@@ -367,6 +367,13 @@ static tri_status norms_settle(tri_config *config)
     return tri_yaml_set(&config->arena, config->model, "sync_batch_norm", "true");
 }
 
+/* NCCL takes longer to begin, and links between cards are faster. */
+static void bucket_settle(tri_config *config)
+{
+    if (config->parallel.bucket_kib == TRI_OPTION_AUTO && tri_device_is_card(config->train.device))
+        config->parallel.bucket_kib = 16384;
+}
+
 tri_status tri_config_load(const char *path, const char *text, const char *const *overrides, tri_config *config)
 {
     *config = (tri_config){0};
@@ -386,6 +393,7 @@ tri_status tri_config_load(const char *path, const char *text, const char *const
         if (strcmp(node->key, "model") != 0)
             TRI_TRY(section_read(config, node, origin));
     saves_settle(config);
+    bucket_settle(config);
     tri_storage_configure(&config->storage);
     config->model = tri_yaml_find(config->root, "model");
     if (config->model && config->model->kind != TRI_YAML_MAP)

@@ -469,6 +469,7 @@ tri_status tri_job_form_run(tri_job *job, tri_dataset *dataset)
 
 void tri_job_unform(tri_job *job)
 {
+    tri_job_sums_stop(job);
     tri_job_control_close(job);
     tri_features_part(job);
     tri_loader_close(job->loader);

@@ -145,7 +145,8 @@ typedef struct tri_job_elastic {
     const struct tri_elastic_place *place; /* NULL: it is no simulation */
 } tri_job_elastic;
 
-/* How far this rank is with a step of a state that is spread. */
+/* How far this rank is with a step. READY: of a sharded state alone. MOVED: also of ranks apart (local SGD), before
+ * their exchange. Elsewhere always OPEN: a step that fails has moved nothing. */
 typedef enum tri_step_phase {
     TRI_STEP_OPEN,  /* nothing has moved, and something may be missing */
     TRI_STEP_READY, /* nothing has moved, and all that moves is here, for the own role and the mirror's */
@@ -163,7 +164,8 @@ typedef struct tri_uncommitted_step {
     float *own_sums, *sums; /* theirs, in memory of the device */
 } tri_uncommitted_step;
 
-/* Of elastic runs whose state is sharded (mirrors.c, reform_assignment.c; docs/design/recovery.md). */
+/* Of elastic runs whose state is sharded (mirrors.c, reform_assignment.c; docs/design/recovery.md); phase and
+ * step_start_ns: of every run. */
 typedef struct tri_job_assignment {
     bool on;
     tri_mesh wish; /* sizes that the configuration gives */
@@ -287,6 +289,8 @@ struct tri_job {
 tri_status tri_job_create(tri_comm *comm, const char *run_folder, tri_job **out);
 /* Closes what could not be opened; the others hear why. Returns `status`, whose message stays. */
 tri_status tri_job_open_failed(tri_job *job, tri_status status);
+/* Before memory of a card is freed: where a rank is lost, nothing that was queued waits for it any more. */
+void tri_job_sums_stop(tri_job *job);
 /* No rank makes a further step with these ranks. Collective. */
 tri_status tri_job_sums_end(tri_job *job);
 /* The last lines of a run, once: a generation that ends what is done says nothing again. Collective. */

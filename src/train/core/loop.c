@@ -112,6 +112,12 @@ tri_status tri_job_step(tri_job *job, bool *done)
     return TRI_OK;
 }
 
+void tri_job_sums_stop(tri_job *job)
+{
+    if (job->sync && job->sync->ops->stop && tri_group_has_failed(job->group))
+        job->sync->ops->stop(job->sync);
+}
+
 tri_status tri_job_sums_end(tri_job *job)
 {
     if (!job->sync->ops->end)
@@ -212,6 +218,7 @@ void tri_job_close(tri_job *job)
 {
     if (!job)
         return;
+    tri_job_sums_stop(job);
     tri_features_close(job);
     tri_job_unform(job);
     tri_kept_fini(&job->elastic.grads);
