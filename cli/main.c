@@ -126,7 +126,7 @@ static void spinning_limit(char **argv)
 }
 
 /* What somebody asked for and did not get is a failure, if none was reported before. train and launch have it in files
- * too: these go on. */
+ * too: these continue. */
 static int output_end(const char *command, int code)
 {
     const bool kept = strcmp(command, "train") == 0 || strcmp(command, "launch") == 0;

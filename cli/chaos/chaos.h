@@ -66,7 +66,7 @@ typedef struct chaos_strike {
 typedef struct chaos_kind {
     const char *name, *does;
     double least_s, most_s; /* how long it lasts, by default; 0: no time */
-    int workers;            /* wanted at least, so that the job can go on */
+    int workers;            /* wanted at least, so that the job can continue */
     bool page, root;        /* needs comm.chaos; needs root and nft */
     /* TRI_ENOTFOUND: the worker has gone. */
     tri_status (*begin)(chaos_strike *strike, chaos_worker *worker);

@@ -72,7 +72,7 @@ static tri_status show(top_watch *watch)
     return status;
 }
 
-/* The file of a run that has long been going on is read near its end. */
+/* The file of a run that has long been running is read near its end. */
 static tri_status reader_place(tri_top *top)
 {
     tri_fs_map map;

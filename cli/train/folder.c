@@ -93,7 +93,7 @@ static tri_status url_check(const tri_train_words *words)
                     words->out_given, words->overwrite ? " (--overwrite moves folders, not objects)" : "");
 }
 
-/* A run that continues the one of this folder, and one that never made a step, may go on here. */
+/* A run that continues the one of this folder, and one that never made a step, may continue here. */
 static tri_status earlier_check(const tri_train_words *words, bool *moves)
 {
     int64_t step;

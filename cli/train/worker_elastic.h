@@ -15,7 +15,7 @@ typedef struct tri_elastic_words {
     const tri_config *config;
     int least, most;                         /* workers */
     double wait_s;                           /* how long fewer than least wait for others */
-    double alone_s;                          /* how long they go on without a launcher; 0: they end with it */
+    double alone_s;                          /* how long they continue without a launcher; 0: they end with it */
     double grace_s;                          /* from a signal that asks one to leave until it is killed; 0: it is not */
     void (*ends)(const void *arg, int code); /* it is about to end with this exit code before its time */
     const void *ends_arg;

@@ -89,7 +89,7 @@ static void tell(void *arg, const tri_trial *trial, const tri_trial_point *point
 
 /* --- the loop --- */
 
-/* Those that ran when an earlier tuner was killed, or asked to stop, go on first. */
+/* Those that ran when an earlier tuner was killed, or asked to stop, continue first. */
 static tri_status restart(tri_tune_work *work)
 {
     for (int i = 0; i < tri_trials_count(&work->trials); i++) {

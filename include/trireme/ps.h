@@ -147,20 +147,20 @@ TRI_API const tri_kv_table *tri_kv_array_table(const tri_kv_array *array);
 /* Waits for an operation and frees its handle. Its failure is that of the operation. */
 TRI_API tri_status tri_kv_wait(tri_kv_work *work);
 /* This worker's step is over, on all tables and arrays: with bsp what it has pushed goes out (shards that it has not
- * pushed to have no rows), and what it pulls from now on is of the next step; with ssp others may go on. */
+ * pushed to have no rows), and what it pulls from now on is of the next step; with ssp others may continue. */
 TRI_API tri_status tri_kv_clock(tri_kv *kv);
 /* Returns when all workers have come to it, and everything that they pushed before has been merged (bsp: or waits for
  * its step to be over). */
 TRI_API tri_status tri_kv_barrier(tri_kv *kv);
 /* What the servers have done, as lines for people; always ends in a 0 byte, cut to `capacity`. */
 TRI_API tri_status tri_kv_stats(tri_kv *kv, char *text, size_t capacity);
-/* Servers write the rows that they have to `folder`, one file each, and this call a manifest; workers go on meanwhile.
- * What is written: with bsp the rows after the steps that this worker has finished, of every table; otherwise those at
- * the moment when each server heard of it. One worker calls it, between two steps. The folder is one that all servers
- * see. TRI_EIO and what else files say. */
+/* Servers write the rows that they have to `folder`, one file each, and this call a manifest; workers continue
+ * meanwhile. What is written: with bsp the rows after the steps that this worker has finished, of every table;
+ * otherwise those at the moment when each server heard of it. One worker calls it, between two steps. The folder is one
+ * that all servers see. TRI_EIO and what else files say. */
 TRI_API tri_status tri_kv_save(tri_kv *kv, const char *folder, tri_kv_work **work);
 /* Brings back what was saved, by any number of servers; into tables that this worker has opened, with the options of
- * then, before anybody pushes. Steps go on from those of then: tri_kv_step(). All workers call it. TRI_ENOTFOUND,
+ * then, before anybody pushes. Steps continue from those of then: tri_kv_step(). All workers call it. TRI_ENOTFOUND,
  * TRI_EFORMAT. */
 TRI_API tri_status tri_kv_load(tri_kv *kv, const char *folder);
 

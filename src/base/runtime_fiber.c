@@ -91,7 +91,7 @@ static bool machine_create(tri_context *context)
 /* Unseen: who ran on this stack before is nobody's business. */
 FIBER_UNSEEN static void machine_prepare(tri_context *context, void (*entry)(void))
 {
-    /* As tri_context_jump leaves it: control words, six registers, where to go on, and no caller above. */
+    /* As tri_context_jump leaves it: control words, six registers, where to continue, and no caller above. */
     volatile uint64_t *frame = (uint64_t *)((char *)context->stack + context->stack_nbytes) - 9;
     uint16_t x87;
 

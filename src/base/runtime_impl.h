@@ -2,7 +2,7 @@
  *
  * runtime_impl.h: what the files of the runtime share: the table of calls, the thread's common part, contexts.
  *
- * For runtime*.c only. A context is a stack and a place to go on from; it knows nothing of scheduling.
+ * For runtime*.c only. A context is a stack and a place to continue from; it knows nothing of scheduling.
  */
 #ifndef TRI_BASE_RUNTIME_IMPL_H
 #define TRI_BASE_RUNTIME_IMPL_H

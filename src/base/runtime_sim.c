@@ -3,7 +3,7 @@
  * runtime_sim.c: the simulated runtime: fibers on one OS thread, virtual time, a seeded scheduler (runtime_sched.c).
  *
  * Locks and conditions are queues of fibers; a lock gives way to others now and then, to show races. When a run cannot
- * go on, its report names who waits for what.
+ * continue, its report names who waits for what.
  */
 #include <stdio.h>
 #include <string.h>
@@ -116,7 +116,7 @@ static void mutex_take(tri_fiber *self, tri_mutex *mutex)
             tri_fiber_wait(self, WAIT_LOCK, mutex, &mutex->waiters, TRI_FOREVER);
             continue;
         }
-        /* Its holder needs none of our fibers to go on, so the whole simulation may wait. */
+        /* Its holder needs none of our fibers to continue, so the whole simulation may wait. */
         TRI_ASSERT(pthread_mutex_lock(&mutex->real) == 0);
         break;
     }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sim_process.h: a process of a simulation: fibers that stand still, go on and end together, and links that are cut.
+ * sim_process.h: a process of a simulation: fibers that stand still, continue and end together, and links that are cut.
  *
  * Stopped, none of its fibers runs until it wakes, as after SIGSTOP. Killed, it says nothing to anybody any more: its
  * links close and its requests fail (net/sim.c and whoever simulates a store look), so that its fibers unwind unseen:

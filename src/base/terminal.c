@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * terminal.c: termios, five escape sequences that every terminal has, and signals: those that end a program, stop it
- * and let it go on are caught to put the terminal right first. All that a signal does is allowed to one (POSIX, 2.4.3).
+ * and let it continue are caught to put the terminal right first. All that a signal does is allowed to one
+ * (POSIX, 2.4.3).
  */
 #include "base/terminal.h"
 
@@ -60,7 +61,7 @@ static bool settings_set(const struct termios *settings)
     return failed == 0;
 }
 
-/* Keys as they come, not shown; ctrl-C and ctrl-Z go on to be signals. */
+/* Keys as they come, not shown; ctrl-C and ctrl-Z continue to be signals. */
 static bool enter(void)
 {
     struct termios raw = terminal.before;

@@ -69,7 +69,7 @@ static bool place_lives(const attendant *here, const place *found)
            tri_launch_began(found->pid) == found->start_time && tri_launch_is_of_job(found->pid, found->job);
 }
 
-/* What is left here of a job whose launcher is gone would go on beside this one, in the same folder. */
+/* What is left here of a job whose launcher is gone would continue beside this one, in the same folder. */
 static void others_end(const attendant *here)
 {
     DIR *folder = opendir(here->setup->folder);

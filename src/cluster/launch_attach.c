@@ -262,7 +262,7 @@ static bool lives(const launch_rank *rank, const char *id)
            tri_launch_is_of_job(rank->pid, id);
 }
 
-/* Whether somebody lives, or all have said how they ended: else there is nothing to go on with. */
+/* Whether somebody lives, or all have said how they ended: else there is nothing to continue with. */
 static bool is_worth_it(launch *job)
 {
     bool any = false, reported = true;

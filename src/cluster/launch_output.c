@@ -3,7 +3,7 @@
  * launch_output.c: carries the ranks' output to the launcher's own, line by line, without ever blocking on either.
  *
  * A sink holds whole lines only, so that lines never mix; when its reader is slow, the ranks' pipes are left full and
- * the ranks wait; when it cannot be written, they go on, and lines are dropped. A line longer than
+ * the ranks wait; when it cannot be written, they continue, and lines are dropped. A line longer than
  * TRI_LAUNCH_LINE_NBYTES is put out in pieces, each as a line. Ranks that may outlive their launcher write files, which
  * are followed.
  */

@@ -147,7 +147,7 @@ void tri_launch_stream_close(launch_stream *stream);
 
 /* --- launch_child.c --- */
 
-/* The end of a rank without which the others go on (launch_restart.c). */
+/* The end of a rank without which the others continue (launch_restart.c). */
 typedef struct launch_lost {
     int64_t retry_ns;   /* when it is started again, or given up; 0: neither */
     int64_t delay_ns;   /* between its latest end and that */

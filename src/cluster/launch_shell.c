@@ -4,7 +4,7 @@
  * of the Slurm job that this process runs in and srun.
  *
  * The word "slurm" in place of a file makes a launcher of a batch script: its ranks need no ssh, and where one of them
- * or its node dies it stays, so that the others can go on.
+ * or its node dies it stays, so that the others can continue.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -56,9 +56,9 @@ typedef struct tri_members_setup {
     const char *spec;    /* lines "key=value" of what all members must have in common; NULL: nothing is compared */
     int initial_members; /* processes "0.0", "1.0", ... that make the first generation */
     int least, most;     /* members */
-    int64_t wait_ns;     /* how long fewer than `least`, or such as have no state, wait for others; then they go on */
-    const char *beat;    /* key that changes while there is a launcher; NULL: while there is a store there is one */
-    int64_t alone_ns;    /* how long it may be gone, with a listener; 0: for ever */
+    int64_t wait_ns;  /* how long fewer than `least`, or such as have no state, wait for others; then they continue */
+    const char *beat; /* key that changes while there is a launcher; NULL: while there is a store there is one */
+    int64_t alone_ns; /* how long it may be gone, with a listener; 0: for ever */
     void (*alone)(void *arg); /* it was: called once, by the listener's thread */
     /* Have these a whole state together? NULL: one with progress has. */
     bool (*whole)(void *arg, const tri_member *members, int count);
@@ -109,7 +109,7 @@ typedef tri_status (*tri_members_forget)(void *arg, int64_t generation, int coun
 tri_status tri_members_sweep(tri_members *members, tri_members_forget forget, void *arg, int64_t deadline_ns);
 /* The work is done: newcomers need not wait. */
 tri_status tri_members_end(tri_members *members, int64_t deadline_ns);
-/* The run cannot go on, whoever takes part: launchers start nobody again. Where that is a wrong configuration
+/* The run cannot continue, whoever takes part: launchers start nobody again. Where that is a wrong configuration
  * (TRI_ECONFIG, TRI_EUNSUPPORTED), members that wait for others end with the same status and words. */
 tri_status tri_members_fail(tri_store *store, tri_status status, const char *why, int64_t deadline_ns);
 /* Whether a process is in the present generation, as far as gen/now tells; false before the first one. */

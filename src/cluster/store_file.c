@@ -18,7 +18,7 @@
 
 #define POLL_FIRST_NS    (TRI_NS_PER_MS / 5)
 #define POLL_LAST_NS     (5 * TRI_NS_PER_MS)
-#define NAME_PART_NBYTES 128 /* of a file name; longer keys go on in a folder */
+#define NAME_PART_NBYTES 128 /* of a file name; longer keys continue in a folder */
 
 typedef struct file_store {
     tri_store base;

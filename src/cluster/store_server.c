@@ -54,7 +54,7 @@ static void client_destroy(tri_store_server *server, store_client *client)
         client->next->link = client->link;
     else
         server->clients_end = client->link;
-    /* A process that was forked a moment ago may hold the socket too: events of it would go on. */
+    /* A process that was forked a moment ago may hold the socket too: events of it would continue. */
     epoll_ctl(server->epoll, EPOLL_CTL_DEL, client->fd, NULL);
     tri_tls_close(client->tls);
     close(client->fd);

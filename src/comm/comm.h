@@ -134,7 +134,7 @@ tri_net_traffic tri_comm_traffic(const tri_comm *comm);
 tri_link_load tri_comm_load(const tri_comm *comm, int peer);
 const char *tri_comm_transport(const tri_comm *comm, int peer);
 /* Is what ended it that a rank is lost, or the way to one, or that another rank failed by itself? Then the others may
- * go on without it. */
+ * continue without it. */
 bool tri_comm_lost_peer(const tri_comm *comm);
 /* Has this rank failed, or heard that another one did or is lost? The next call says which. For waits that are not the
  * comm's. Any thread. */

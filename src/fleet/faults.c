@@ -141,7 +141,7 @@ static void fault_misfit(fleet *all, fleet_worker *worker)
         fleet_broke(all, "a worker cannot be started: %s", tri_last_error());
 }
 
-/* Nothing passes between two of them for longer than the others would wait: they go on without one of the two. */
+/* Nothing passes between two of them for longer than the others would wait: they continue without one of the two. */
 static void fault_partition(fleet *all, fleet_worker *worker)
 {
     fleet_worker *other = victim_find(all);

@@ -38,7 +38,7 @@ static bool is_lost(const fleet *all, tri_status status)
 }
 
 /* The run ends with an error where its last checkpoint finds no room, or its folder cannot be begun; its launcher
- * starts workers again, who go on from the checkpoint before. */
+ * starts workers again, who continue from the checkpoint before. */
 static bool is_unsaved(const fleet *all, tri_status status)
 {
     return all->folder[0] && (status == TRI_EIO || status == TRI_EABORT) &&

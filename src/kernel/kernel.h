@@ -231,7 +231,7 @@ typedef struct tri_kernel_ops {
     bool gpu;              /* launches on call->device: the host never reads what calls point to */
     bool takes_add;        /* layer_norm, rms_norm: takes call.add: the bits of both kernels in one pass */
     bool adds_dinput;      /* takes call.adds_dinput */
-    bool view;             /* output may be input[0] itself, and go on being read as that; both gradients may be one */
+    bool view; /* output may be input[0] itself, and continue being read as that; both gradients may be one */
 } tri_kernel_ops;
 
 struct tri_kernel {

@@ -227,7 +227,7 @@ static void fail(tri_event_file *file)
     tri_log(TRI_LOG_WARN, "TensorBoard gets no more of this run: %s", tri_last_error());
 }
 
-/* Who removes it means it; and what is not there any more is nothing to go on with. */
+/* Who removes it means it; and what is not there any more is nothing to continue with. */
 static bool is_removed(const tri_event_file *file)
 {
     struct stat info;

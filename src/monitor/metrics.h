@@ -34,7 +34,7 @@ tri_status tri_metrics_has_steps(const char *path, bool *has);
 /* Opens <path> for appending; lines of steps >= first_step that an earlier run left are removed. */
 tri_status tri_metrics_open(const char *path, int64_t first_step, tri_metrics **out);
 /* Of a run whose writer may change. Writes nothing, but keeps the latest lines, as whoever does write has them too: it
- * can go on with the file at any time, without a gap or a line twice. */
+ * can continue with the file at any time, without a gap or a line twice. */
 tri_status tri_metrics_follow(const char *path, tri_metrics **out);
 /* From now on this one writes; lines of steps >= first_step are removed, those that are not there yet are added. All
  * that was written so far is in the file then. */

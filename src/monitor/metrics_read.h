@@ -2,8 +2,8 @@
  *
  * metrics_read.h: a run's metrics.jsonl, or another file of such lines, read while it grows: each whole line once.
  *
- * Its writer may cut it and go on (a run that was resumed writes its last steps again): what was read last is looked at
- * again, and where it differs the file is read from its beginning.
+ * Its writer may cut it and continue (a run that was resumed writes its last steps again): what was read last is looked
+ * at again, and where it differs the file is read from its beginning.
  */
 #ifndef TRI_MONITOR_METRICS_READ_H
 #define TRI_MONITOR_METRICS_READ_H

@@ -72,7 +72,7 @@ static tri_status abort_read(tri_net *net, int peer, bool *moved)
 }
 
 /* Where the next head would be after a damaged one, nobody knows: the link is lost, and with it the peer, as if it had
- * been cut. Those who can go on over new links do. */
+ * been cut. Those who can continue over new links do. */
 static tri_status head_decode(tri_net *net, int peer)
 {
     tri_net_link *link = net->links[peer];

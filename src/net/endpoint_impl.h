@@ -107,8 +107,9 @@ typedef struct tri_endpoint_ops {
     /* once: somebody was there before; if nobody is now, that is known at once. */
     tri_status (*dial)(tri_endpoint *endpoint, const char *address, bool once, int64_t deadline_ns,
                        tri_connection **out);
-    /* Notes which connections can go on (tri_connection_readable, _writable), who has called (tri_connection_accepted)
-     * and wakes; without any of them it returns at the deadline, or for no reason. Calls no handler. */
+    /* Notes which connections can continue (tri_connection_readable, _writable), who has called
+     * (tri_connection_accepted) and wakes; without any of them it returns at the deadline, or for no reason. Calls no
+     * handler. */
     tri_status (*poll)(tri_endpoint *endpoint, int64_t deadline_ns);
     /* Reads into two rooms, one after the other, without blocking. Clears `readable` when there is no more by now.
      * TRI_EPEER: the connection has ended, and all was given before. */
@@ -183,7 +184,7 @@ tri_status tri_connection_create(tri_endpoint *endpoint, size_t nbytes, tri_conn
 /* As a result of a poll. */
 void tri_connection_readable(tri_connection *connection);
 void tri_connection_writable(tri_connection *connection);
-/* Puts it into the lists of those that can go on, or takes it out. */
+/* Puts it into the lists of those that can continue, or takes it out. */
 void tri_connection_arm(tri_connection *connection);
 static inline bool tri_connection_reads(const tri_connection *connection)
 {

@@ -40,7 +40,7 @@ bool tri_endpoint_tcp_watch(const tcp_endpoint *tcp, int how, int fd, uint32_t e
     return epoll_ctl(tcp->epoll, how, fd, &event) == 0;
 }
 
-/* A process that was forked a moment ago may hold the socket too: events of it would go on. */
+/* A process that was forked a moment ago may hold the socket too: events of it would continue. */
 void tri_endpoint_tcp_close(const tcp_endpoint *tcp, int fd)
 {
     epoll_ctl(tcp->epoll, EPOLL_CTL_DEL, fd, NULL);

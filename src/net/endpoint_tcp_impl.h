@@ -3,8 +3,8 @@
  * endpoint_tcp_impl.h: what endpoint_tcp.c (connections and polling) and endpoint_tcp_connect.c (who calls, who is
  * called) share.
  *
- * Every descriptor is in one epoll set for good, edge-triggered but for the listeners: what can go on is remembered in
- * the connections, so pausing and waiting for room cost no call.
+ * Every descriptor is in one epoll set for good, edge-triggered but for the listeners: what can continue is remembered
+ * in the connections, so pausing and waiting for room cost no call.
  */
 #ifndef TRI_NET_ENDPOINT_TCP_IMPL_H
 #define TRI_NET_ENDPOINT_TCP_IMPL_H
@@ -59,7 +59,7 @@ bool tri_endpoint_tcp_watch(const tcp_endpoint *tcp, int how, int fd, uint32_t e
 /* Takes the socket and its encryption, also on failure. how: EPOLL_CTL_ADD or EPOLL_CTL_MOD. */
 tri_status tri_endpoint_tcp_connection(tcp_endpoint *tcp, int fd, tri_tls *tls, int how, const char *from,
                                        tcp_connection **out);
-/* Notes what can go on, as in the table. */
+/* Notes what can continue, as in the table. */
 tri_status tri_endpoint_tcp_poll(tri_endpoint *endpoint, int64_t deadline_ns);
 
 /* endpoint_tcp_connect.c */

@@ -264,7 +264,7 @@ void tri_hub_endpoint_consume(tri_transport *transport, int peer, size_t nbytes)
     port_wake(&end->hub->ports[peer]);
 }
 
-/* Can one of the wanted go on, or does somebody want the wait to end? */
+/* Can one of the wanted continue, or does somebody want the wait to end? */
 static bool is_ready(endpoint *end, const unsigned char *want)
 {
     if (atomic_exchange(&end->port->rung, false))

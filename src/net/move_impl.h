@@ -14,7 +14,7 @@ typedef struct move_run {
     tri_move *moves;
     size_t count;
     size_t left; /* peers of whom something is still to be moved */
-    bool tells;  /* the transport says after a wait who can go on */
+    bool tells;  /* the transport says after a wait who can continue */
     int64_t began_ns, deadline_ns;
     tri_frame *found;
     int *culprit;

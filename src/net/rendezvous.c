@@ -124,7 +124,7 @@ static void poll_add(rendezvous *all, nfds_t *count, const net_handshake *handsh
             (struct pollfd){.fd = handshake->fd, .events = handshake->stage == HANDSHAKE_RECEIVE ? POLLIN : POLLOUT};
 }
 
-/* Waits until something can go on. */
+/* Waits until something can continue. */
 static void rendezvous_wait(rendezvous *all, int64_t until_ns)
 {
     nfds_t count = 0;

@@ -240,7 +240,7 @@ static int64_t look_at_news(sim_endpoint *end, const unsigned char *want)
     return least_ns;
 }
 
-/* Notes who can go on by now; *until_ns becomes when that may next change by itself. */
+/* Notes who can continue by now; *until_ns becomes when that may next change by itself. */
 static void port_look(sim_endpoint *end, const unsigned char *want, int64_t now_ns, int64_t *until_ns)
 {
     sim_port *port = end->port;

@@ -110,7 +110,7 @@ typedef struct tri_transport_ops {
     /* Looks at bytes that have arrived, in place, and later lets them go. NULL: read_some only. */
     tri_status (*peek)(tri_transport *transport, int peer, const void **bytes, size_t *nbytes);
     void (*consume)(tri_transport *transport, int peer, size_t nbytes);
-    /* Returns when one of the peers marked in want[peer] (TRI_WANT_READ | TRI_WANT_WRITE) may go on, or at the
+    /* Returns when one of the peers marked in want[peer] (TRI_WANT_READ | TRI_WANT_WRITE) may continue, or at the
      * deadline, or for no reason. Spins a little, then sleeps. */
     tri_status (*wait)(tri_transport *transport, const unsigned char *want, int64_t deadline_ns);
     /* For how long the other host has acknowledged nothing of what was sent to it again and again; 0: all is well.

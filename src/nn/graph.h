@@ -81,8 +81,8 @@ void tri_graph_across_set(tri_graph *graph, const tri_op_ranks *across);
  * shards of its batch. A failure ends the run. */
 void tri_graph_batch_set(tri_graph *graph, const tri_op_batch *batch);
 
-/* Kind "tokens", before each run: which sequences its shards, one token each, go on, and what these keep, in memory of
- * the device: [sequences][tri_graph_kept_count()]. Borrowed until the run is over. */
+/* Kind "tokens", before each run: which sequences its shards, one token each, continue, and what these keep, in memory
+ * of the device: [sequences][tri_graph_kept_count()]. Borrowed until the run is over. */
 void tri_graph_spans_set(tri_graph *graph, const tri_place_span *spans, int count, float *kept);
 /* Floats that a sequence keeps from run to run. */
 int64_t tri_graph_kept_count(const tri_graph *graph);

@@ -107,7 +107,7 @@ static bool can_share_output(const tri_graph *graph, int o, int buffer, int now)
     return graph->buffers[buffer].crossing == 0 && graph->buffers[buffer].last == now;
 }
 
-/* Output that is input 0 itself, which is in `buffer`: both go on being read. */
+/* Output that is input 0 itself, which is in `buffer`: both continue being read. */
 static bool can_view(const tri_graph *graph, int o, int buffer)
 {
     const graph_op *op = &graph->ops[o];

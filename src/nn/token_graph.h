@@ -38,7 +38,7 @@ tri_status tri_token_graph_load(tri_token_graph *graph, const tri_weights_source
 /* Size of the vocabulary. */
 int64_t tri_token_graph_words(const tri_token_graph *graph);
 
-/* Tokens that go on a sequence: place of the first, 0: the sequence starts again. */
+/* Tokens that continue a sequence: place of the first, 0: the sequence starts again. */
 typedef struct tri_token_span {
     int sequence;
     int64_t place;

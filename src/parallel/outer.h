@@ -4,9 +4,9 @@
  * moves by Nesterov's momentum along the mean of how far they went.
  *
  * The store is cut into fragments of whole entries that take turns; the sums of a fragment may travel for some steps
- * while the ranks go on. Which fragment does what at a step is a function of the step alone, so all ranks do the same.
- * Sources: Douillard et al., "DiLoCo: distributed low-communication training of language models", 2023 (algorithm 1);
- * Douillard et al., "Streaming DiLoCo with overlapping communication", 2025.
+ * while the ranks continue. Which fragment does what at a step is a function of the step alone, so all ranks do the
+ * same. Sources: Douillard et al., "DiLoCo: distributed low-communication training of language models", 2023 (algorithm
+ * 1); Douillard et al., "Streaming DiLoCo with overlapping communication", 2025.
  */
 #ifndef TRI_PARALLEL_OUTER_H
 #define TRI_PARALLEL_OUTER_H

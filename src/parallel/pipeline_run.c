@@ -187,7 +187,7 @@ static void gradients_release(pipe_run *run, int most)
     }
 }
 
-/* Between actions of chunks that go on: a share of what is left, for a message waits behind the sums that are queued
+/* Between actions of chunks that continue: a share of what is left, for a message waits behind the sums that are queued
  * before it. On all who share the batch at the same places, or sums and messages could wait for one another in a
  * circle. */
 static void some_release(pipe_run *run, int actions_left)

@@ -62,7 +62,7 @@ typedef struct tri_plan_cluster {
     int kind_count;
     int host_count, workers; /* in all */
     tri_plan_link local, network;
-    bool hides_local, hides_network; /* sums go on while workers compute: there are cores for that */
+    bool hides_local, hides_network; /* sums continue while workers compute: there are cores for that */
     /* Measured here; s_per_value 0: not, memory_rate of the hosts counts. */
     double optim_s_per_value, norm_s_per_value; /* one worker, while the others do the same */
     double crowd; /* workers that share a core or a card, at least 1: computing takes so much longer */
@@ -106,7 +106,7 @@ typedef struct tri_plan_edge {
 double tri_plan_call_s(const tri_plan_cluster *cluster, tri_plan_edge edge, tri_plan_call call, double nbytes);
 /* Bytes that each member sends. */
 double tri_plan_call_nbytes(tri_plan_edge edge, tri_plan_call call, double nbytes);
-/* Whether such calls go on while the workers compute. */
+/* Whether such calls continue while the workers compute. */
 bool tri_plan_call_hides(const tri_plan_cluster *cluster, tri_plan_edge edge);
 
 #endif

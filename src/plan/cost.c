@@ -199,7 +199,7 @@ static double bucket_calls_s(const sums *v, tri_plan_edge edge, tri_plan_call ca
     return count * tri_plan_call_s(v->cluster, edge, call, part * nbytes / count);
 }
 
-/* What is left of calls that go on during `beside` seconds of computing, of which the last bucket sees nothing. */
+/* What is left of calls that continue during `beside` seconds of computing, of which the last bucket sees nothing. */
 static double exposed(const sums *v, tri_plan_edge edge, double seconds, double nbytes, double beside)
 {
     if (!v->job->overlap || !tri_plan_call_hides(v->cluster, edge) || v->layout->pipeline > 1)

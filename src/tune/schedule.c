@@ -97,7 +97,7 @@ static bool median_stops(const tri_sweep *sweep, const tri_trials *trials, const
     int count = 0;
     bool stops = false;
     if (!means)
-        return false; /* nothing is lost by going on */
+        return false; /* nothing is lost by continuing */
     for (int i = 0; i < tri_trials_count(trials); i++) {
         double mean = mean_to(sweep, tri_trials_at(trials, i), step, &ignored);
         if (tri_trials_at(trials, i) != trial && !isnan(mean))

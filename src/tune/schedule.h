@@ -14,7 +14,7 @@
 
 /* The steps that a trial gets to begin with; 0: all that the configuration says. */
 int64_t tri_schedule_first(const tri_sweep *sweep);
-/* A waiting trial that is to go on, NULL: none. `last`: there will be no more new ones and none runs; then from each
+/* A waiting trial that is to continue, NULL: none. `last`: there will be no more new ones and none runs; then from each
  * rung, the lowest first, at least one continues. */
 tri_trial *tri_schedule_promote(const tri_sweep *sweep, const tri_trials *trials, bool last, int64_t *target);
 /* Whether a running one is to be stopped, by its newest point. asha: it is not among the best of those that came to the

@@ -42,7 +42,7 @@ typedef struct tri_tuner {
 /* sweep, trials, folder, tell and arg are set, and borrowed. Checks the configuration with the middle of the space, and
  * finds how many trials there may be at once. Ends with tri_tuner_close() whatever is returned. */
 tri_status tri_tuner_open(tri_tuner *tuner);
-/* Asks those that run to stop (they save, and are running in the database: they go on another time), and waits. */
+/* Asks those that run to stop (they save, and are running in the database: they run another time), and waits. */
 void tri_tuner_close(tri_tuner *tuner);
 bool tri_tuner_has_room(const tri_tuner *tuner);
 bool tri_tuner_is_idle(const tri_tuner *tuner);

@@ -78,7 +78,7 @@ tri_status tri_cuda_cards(tri_cuda_card *cards, int capacity, int *count, int *d
     return TRI_OK;
 }
 
-/* A card that failed once fails for ever: the process ends, and the others go on without it. */
+/* A card that failed once fails for ever: the process ends, and the others continue without it. */
 static void must(const cuda_state *s, const char *call, cuda_result result)
 {
     if (result == 0)

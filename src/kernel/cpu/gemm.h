@@ -137,7 +137,7 @@ typedef struct tri_gemm_call {
     float *c;
     int64_t m, n, k, lda, ldc;
     bool relu;
-    bool add; /* the chains go on from what c holds */
+    bool add; /* the chains continue from what c holds */
 } tri_gemm_call;
 void tri_gemm_run(const tri_gemm_ops *ops, int threads, const tri_gemm_call *call);
 /* Rows of one task of a product whose columns are cut into `groups`: equal chunks, enough for the threads. Bits do not

@@ -54,7 +54,7 @@ typedef struct tri_gemm_half_call {
     float *c_wide; /* where c is NULL */
     int64_t m, n, k, lda, ldc;
     bool relu;
-    bool add; /* f32 result: the chains go on from what it holds */
+    bool add; /* f32 result: the chains continue from what it holds */
 } tri_gemm_half_call;
 void tri_gemm_half_run(const tri_gemm_ops *ops, int threads, const tri_gemm_half_call *call);
 

@@ -156,8 +156,8 @@ tri_status tri_ps_dense_give(tri_ps_dense *dense, int64_t clock, const float *co
     float *given = given_make(dense->spec, dense->values, state, state_count);
     if (!given)
         return TRI_ENOMEM;
-    /* First all are to have theirs, which their backups then have too: a server that nobody was waiting for would go on
-     * in the place of one that had nothing yet, without its values. */
+    /* First all are to have theirs, which their backups then have too: a server that nobody was waiting for would
+     * continue in the place of one that had nothing yet, without its values. */
     ps_head head = {.kind = PS_READY, .flags = PS_FLAG_STARTS, .clock = clock};
     ps_dense_lock(dense);
     given_set(dense, given, clock, state_count);

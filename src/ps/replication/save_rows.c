@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * save_rows.c: tables of rows to files and back, while pushes go on.
+ * save_rows.c: tables of rows to files and back, while pushes continue.
  *
  * A save is of one moment: each slot is written as it is then, between two messages, or before the first push that
  * would change it. With bsp the moment of a slot is the end of a step. A file holds the texts of all tables and then

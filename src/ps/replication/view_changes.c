@@ -173,7 +173,7 @@ static tri_status view_settle(tri_ps_server *server)
             if (server->workers[w])
                 tri_ps_connection_close(server, server->workers[w]);
     }
-    /* Servers that are not in the view must not go on as if their backup was with them. */
+    /* Servers that are not in the view must not continue as if their backup was with them. */
     for (ps_client_connection *client = server->clients, *next; client; client = next) {
         next = client->next;
         if (client->server >= 0 && !ps_view_has(&server->view, client->server))

@@ -228,7 +228,7 @@ static tri_status on_note(tri_ps_server *server, ps_client_connection *client, c
     return tri_ps_note_take(server, client, head, body);
 }
 
-/* A worker that leaves tells each server itself that it need not go on for it. */
+/* A worker that leaves tells each server itself that it need not continue for it. */
 static tri_status on_bye(tri_ps_server *server, ps_client_connection *client, const ps_head *head, void *body)
 {
     (void)body;

@@ -263,7 +263,7 @@ static int equal_to(const tri_job *job, int rank, int what)
     return what == EQUAL_WEIGHTS ? tri_mesh_rank(&mesh, 0, mesh.tensor_rank, mesh.stage) : 0;
 }
 
-/* One that claims to fit (cluster/members.h) and does not: it ends, and the others go on without it. */
+/* One that claims to fit (cluster/members.h) and does not: it ends, and the others continue without it. */
 static tri_status misfit_found(tri_job *job, int rank)
 {
     job->elastic.misfit = rank;
@@ -326,7 +326,7 @@ static bool begins(const tri_job *job)
     return job->step == 0 && job->saved_step != 0;
 }
 
-/* A place of checkpoints is this run's, and those of an earlier one that it does not go on from are set aside. */
+/* A place of checkpoints is this run's, and those of an earlier one that it does not continue from are set aside. */
 static tri_status place_open(const tri_job *job, const char *folder, bool further)
 {
     if (begins(job) && !(further && tri_checkpoint_is_others(folder, job->run_folder)))

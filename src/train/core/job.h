@@ -258,7 +258,7 @@ struct tri_job {
     int64_t waited_ns; /* of the sync, as it was last read */
 
     int64_t step, steps, steps_per_epoch, first_step;
-    int64_t step_before; /* a worker of parameter servers may go on by no step, or by several */
+    int64_t step_before; /* a worker of parameter servers may continue by no step, or by several */
     tri_job_rates rates;
     tri_step_record record;            /* of the last step */
     tri_step_record committed;         /* of the last step that was made: `record` may be of the one under way */

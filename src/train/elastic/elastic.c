@@ -484,7 +484,7 @@ static tri_status generation_form(elastic *at)
     if (status != TRI_OK && at->job->elastic.given_up && at->job->elastic.misfit >= 0)
         misfit_refuse(at);
     if (status != TRI_OK) {
-        if (!is_misfit(at)) /* the others lose it, and go on */
+        if (!is_misfit(at)) /* the others lose it, and continue */
             tri_comm_abort(at->comm, status, tri_last_error());
         return status;
     }
@@ -600,7 +600,7 @@ static tri_status generation_find(elastic *at)
     return TRI_OK;
 }
 
-/* Is a failure one after which the others, and this one, go on in the next generation? */
+/* Is a failure one after which the others, and this one, continue in the next generation? */
 static bool continues(elastic *at, tri_status status)
 {
     bool peer =

@@ -38,7 +38,7 @@ typedef struct tri_elastic_setup {
     const tri_elastic_place *place; /* NULL: a process of its own, and its machine's network */
 } tri_elastic_setup;
 
-/* Until the run is over, this worker shall leave, or it cannot go on. */
+/* Until the run is over, this worker shall leave, or it cannot continue. */
 tri_status tri_elastic_run(const tri_elastic_setup *setup);
 
 #endif

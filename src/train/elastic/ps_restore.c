@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * ps_restore.c: the leader of workers gives a parameter server that was lost without a backup its blocks as they are in
- * the run's newest checkpoint, while the others go on (ps.consistency ssp, async).
+ * the run's newest checkpoint, while the others continue (ps.consistency ssp, async).
  */
 #include <inttypes.h>
 

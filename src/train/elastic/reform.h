@@ -27,7 +27,7 @@ tri_status tri_job_open_elastic(const tri_job_setup *setup, tri_job **out);
 int64_t tri_job_progress(const tri_job *job);
 /* Has anybody saved this step of the run, or a later one, whole? */
 bool tri_job_is_saved(const tri_job *job, int64_t step);
-/* The ranks went on without this one for a while: others have written on. */
+/* The ranks continued without this one for a while: others have written on. */
 void tri_job_lost_touch(tri_job *job);
 /* Of one that is about to hand its state to ranks which have not seen all steps before it: metrics and ledger of these
  * steps are in their files then. So whoever has a state can write all that the files lack, whoever dies. */

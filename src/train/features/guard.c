@@ -236,7 +236,7 @@ static tri_status spike_judge(tri_job *job)
     return TRI_OK;
 }
 
-/* Weights and the run go on as they are: who asked for no guard may know better. */
+/* Weights and the run continue as they are: who asked for no guard may know better. */
 static tri_status before_move(tri_job *job)
 {
     guard_state *guard = guard_of(job);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sample.c: text of the model while it learns: train.sample_every. Rank 0 writes it; the other ranks go on.
+ * sample.c: text of the model while it learns: train.sample_every. Rank 0 writes it; the other ranks continue.
  *
  * The weights are packed again for each sample into memory that was planned when the job was built. The draws are those
  * of the seed, the same each time, so that texts of different steps compare.

@@ -210,7 +210,7 @@ static tri_status control_put(tri_job *job, tri_control *own)
 static void control_read(tri_job *job, const tri_control *sum)
 {
     verify_state *verify = verify_of(job);
-    (void)sum; /* zeros: the step does not go on before */
+    (void)sum; /* zeros: the step does not continue before */
     if (verify->every > 0 && job->step % verify->every == 0)
         verify->compared = job->step;
 }

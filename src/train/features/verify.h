@@ -17,7 +17,7 @@ tri_status tri_job_verify_copy_fails(void);
 /* Has a rank been repaired too often, this time included (own: times before)? train.guard_limit. */
 bool tri_job_verify_is_worn(const tri_job *job, int64_t own, int in_a_row);
 /* `rank` was wrong too often, as `what` tells: fails on all ranks. Where these come and go it alone ends, as if it were
- * lost, and the others go on. Collective. */
+ * lost, and the others continue. Collective. */
 tri_status tri_job_put_out(tri_job *job, int rank, const char *what);
 
 /* `ranks` differ, and it cannot be said who is right: fails on all ranks; where these come and go, the next generation
