@@ -20,6 +20,7 @@
 #include "gpu/mma.h"
 #include "kernel/digest.h"
 #include "kernel/gpu/flat.h"
+#include "kernel/gpu/math.h"
 #include "kernel/kernel.h"
 #include "optim/step.h"
 #include "tensor/half.h"
@@ -348,6 +349,22 @@ static void a_tensor_core_cuts_to_25_bits(void **state)
     assert_true(mma_step(TRI_GPU_F16, a, b, 0) == 24 * 0x1p-24f);
 }
 
+/* Bits of -0 to -infinity, then of 0 to 60. */
+static void exponentials_in_fewer_operations_have_the_same_bits(void **state)
+{
+    (void)state;
+    const uint32_t first[2] = {0x80000000u, 0}, last[2] = {0xff800000u, 0x42700000u};
+    for (int sign = 0; sign < 2; sign++) {
+        for (uint32_t bits = first[sign]; bits <= last[sign]; bits += 1009) {
+            const float x = gpu_float(bits), want = gpu_exp(x), got = gpu_exp_below(x);
+            if (gpu_bits(got) != gpu_bits(want)) {
+                fail_msg("exp(%a): want %a, got %a", (double)x, (double)want, (double)got);
+            }
+        }
+    }
+    assert_true(gpu_exp_below(-INFINITY) == 0 && gpu_exp_below(0) == 1 && isnan(gpu_exp_below(NAN)));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -361,6 +378,7 @@ int main(void)
         cmocka_unit_test(shared_memory_begins_as_nan),
         cmocka_unit_test(a_launch_that_no_card_takes_is_refused),
         cmocka_unit_test(a_tensor_core_cuts_to_25_bits),
+        cmocka_unit_test(exponentials_in_fewer_operations_have_the_same_bits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

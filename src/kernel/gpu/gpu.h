@@ -18,6 +18,10 @@
 #define GPU_KERNEL(name)                                                                                               \
     extern "C" __global__ void __launch_bounds__(TRI_GPU_THREADS)                                                      \
         tri_cuda_##name(const __grid_constant__ tri_gpu_##name##_args a)
+/* Always as many threads; registers leave room for that many blocks on a multiprocessor. */
+#define GPU_KERNEL_OF(name, threads, blocks)                                                                           \
+    extern "C" __global__ void __launch_bounds__(threads, blocks)                                                      \
+        tri_cuda_##name(const __grid_constant__ tri_gpu_##name##_args a)
 #define GPU_FN       static __device__ __forceinline__
 #define GPU_FN_APART static __device__ __noinline__ /* its code is there once */
 #define GPU_SHARED(type, name)                                                                                         \
@@ -36,13 +40,15 @@
 #define gpu_fma(x, y, z)   __fmaf_rn(x, y, z)
 #define gpu_fma64(x, y, z) __fma_rn(x, y, z)
 #define gpu_aligned(place) __builtin_assume_aligned(place, 16)
+#define gpu_address(tile)  ((uint32_t)__cvta_generic_to_shared(tile))
 #define GPU_UNROLL         _Pragma("unroll")
 #define GPU_ROLLED         _Pragma("unroll 1")
 #define GPU_DEVICE         1
 #elif defined(TRI_GPU_BARE) /* clang -x cuda -nocudainc -nocudalib */
-#define GPU_KERNEL(name) extern "C" __attribute__((global)) void tri_cuda_##name(const tri_gpu_##name##_args a)
-#define GPU_FN           static __attribute__((device, always_inline)) inline
-#define GPU_FN_APART     static __attribute__((device, noinline))
+#define GPU_KERNEL(name)                     extern "C" __attribute__((global)) void tri_cuda_##name(const tri_gpu_##name##_args a)
+#define GPU_KERNEL_OF(name, threads, blocks) __attribute__((launch_bounds(threads, blocks))) GPU_KERNEL(name)
+#define GPU_FN                               static __attribute__((device, always_inline)) inline
+#define GPU_FN_APART                         static __attribute__((device, noinline))
 #define GPU_SHARED(type, name)                                                                                         \
     __attribute__((shared)) static type name##_memory;                                                                 \
     type *const name = &name##_memory
@@ -59,6 +65,7 @@
 #define gpu_fma(x, y, z)   __nvvm_fma_rn_f(x, y, z)
 #define gpu_fma64(x, y, z) __nvvm_fma_rn_d(x, y, z)
 #define gpu_aligned(place) __builtin_assume_aligned(place, 16)
+#define gpu_address(tile)  ((uint32_t)(uintptr_t)(const __attribute__((address_space(3))) uint32_t *)(tile))
 #define GPU_UNROLL         _Pragma("unroll")
 #define GPU_ROLLED         _Pragma("unroll 1")
 #define GPU_DEVICE         1
@@ -88,18 +95,19 @@ void gpu_mma(int type, float *d, const uint32_t *a, const uint32_t *b);
         name##_body(*(const tri_gpu_##name##_args *)args);                                                             \
     }                                                                                                                  \
     static void name##_body(const tri_gpu_##name##_args a)
-#define GPU_FN                 static inline
-#define GPU_FN_APART           static inline
-#define GPU_SHARED(type, name) type *const name = (type *)gpu_shared(sizeof(type))
-#define gpu_tx()               (gpu_now.tx)
-#define gpu_bx()               (gpu_now.bx)
-#define gpu_by()               (gpu_now.by)
-#define gpu_bz()               (gpu_now.bz)
-#define gpu_nx()               (gpu_now.nx)
-#define gpu_xor(v, m)          gpu_lane(v, (gpu_now.tx & 31) ^ (m))
-#define gpu_sqrt(x)            sqrtf(x)
-#define gpu_fma(x, y, z)       fmaf(x, y, z)
-#define gpu_fma64(x, y, z)     fma(x, y, z)
+#define GPU_KERNEL_OF(name, threads, blocks) GPU_KERNEL(name)
+#define GPU_FN                               static inline
+#define GPU_FN_APART                         static inline
+#define GPU_SHARED(type, name)               type *const name = (type *)gpu_shared(sizeof(type))
+#define gpu_tx()                             (gpu_now.tx)
+#define gpu_bx()                             (gpu_now.bx)
+#define gpu_by()                             (gpu_now.by)
+#define gpu_bz()                             (gpu_now.bz)
+#define gpu_nx()                             (gpu_now.nx)
+#define gpu_xor(v, m)                        gpu_lane(v, (gpu_now.tx & 31) ^ (m))
+#define gpu_sqrt(x)                          sqrtf(x)
+#define gpu_fma(x, y, z)                     fmaf(x, y, z)
+#define gpu_fma64(x, y, z)                   fma(x, y, z)
 #define GPU_UNROLL
 #define GPU_ROLLED
 #endif
@@ -118,17 +126,26 @@ GPU_FN float gpu_float(uint32_t bits)
     return x;
 }
 
-#define GPU_LEAST gpu_float(0xff800000u) /* minus infinity */
-
-/* To nearest even; a NaN stays one. */
-GPU_FN uint16_t gpu_to_bf16(float x)
+/* x; what is computed from it is computed behind the call, and does not take registers before. */
+GPU_FN int gpu_again(int x)
 {
-    const uint32_t bits = gpu_bits(x);
-    const uint32_t rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
-    return (uint16_t)((bits & 0x7fffffffu) > 0x7f800000u ? (bits >> 16) | 0x40u : rounded);
+#ifdef GPU_DEVICE
+    asm volatile("" : "+r"(x));
+#endif
+    return x;
 }
 
+#define GPU_LEAST gpu_float(0xff800000u) /* minus infinity */
+
 #ifdef GPU_DEVICE
+/* To nearest even; a NaN stays one, but which one differs between a card and the host. */
+GPU_FN uint16_t gpu_to_bf16(float x)
+{
+    uint16_t bits;
+    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(bits) : "f"(x));
+    return bits;
+}
+
 GPU_FN float gpu_from_f16(uint16_t bits)
 {
     float x;
@@ -157,9 +174,71 @@ GPU_FN void gpu_mma(int type, float *d, const uint32_t *a, const uint32_t *b)
             : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
     }
 }
+/* Four matrices of 8 x 8 elements of 16 bits in shared memory: lane l gives the place of row l % 8 of number l / 8, and
+ * gets elements 2 t and 2 t + 1 of row g of each; g = l / 4, t = l % 4. */
+GPU_FN void gpu_load_matrices(uint32_t m[4], const uint32_t *row)
+{
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(m[0]), "=r"(m[1]), "=r"(m[2]), "=r"(m[3])
+                 : "r"(gpu_address(row)));
+}
+
+/* A block of 16 x 16 elements of 16 bits in shared memory, whose rows begin `words` words apart, a multiple of 4. As a
+ * left factor: for gpu_mma(). */
+GPU_FN void gpu_load_left(uint32_t left[4], const uint32_t *tile, int words)
+{
+    gpu_load_matrices(left, tile + gpu_tx() % 16 * words + gpu_tx() % 32 / 16 * 4);
+}
+
+/* Its rows as columns of two right factors: rows 0 to 7 of right, rows 8 to 15 of right + 2. */
+GPU_FN void gpu_load_right(uint32_t right[4], const uint32_t *tile, int words)
+{
+    gpu_load_matrices(right, tile + (gpu_tx() % 8 + gpu_tx() % 32 / 16 * 8) * words + gpu_tx() % 16 / 8 * 4);
+}
+
+/* Its columns as columns of two right factors. */
+GPU_FN void gpu_load_turned(uint32_t right[4], const uint32_t *tile, int words)
+{
+    const uint32_t *const row = tile + gpu_tx() % 16 * words + gpu_tx() % 32 / 16 * 4;
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(right[0]), "=r"(right[1]), "=r"(right[2]), "=r"(right[3])
+                 : "r"(gpu_address(row)));
+}
 #else
+GPU_FN uint16_t gpu_to_bf16(float x)
+{
+    const uint32_t bits = gpu_bits(x);
+    const uint32_t rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
+    return (uint16_t)((bits & 0x7fffffffu) > 0x7f800000u ? (bits >> 16) | 0x40u : rounded);
+}
+
 #define gpu_from_f16(bits) half_from_f16(bits)
 #define gpu_to_f16(x)      half_to_f16(x)
+
+GPU_FN void gpu_load_left(uint32_t left[4], const uint32_t *tile, int words)
+{
+    const int g = gpu_tx() % 32 / 4, t = gpu_tx() % 4;
+    for (int i = 0; i < 4; i++) {
+        left[i] = tile[(i % 2 * 8 + g) * words + i / 2 * 4 + t];
+    }
+}
+
+GPU_FN void gpu_load_right(uint32_t right[4], const uint32_t *tile, int words)
+{
+    const int g = gpu_tx() % 32 / 4, t = gpu_tx() % 4;
+    for (int i = 0; i < 4; i++) {
+        right[i] = tile[(i / 2 * 8 + g) * words + i % 2 * 4 + t];
+    }
+}
+
+GPU_FN void gpu_load_turned(uint32_t right[4], const uint32_t *tile, int words)
+{
+    const int g = gpu_tx() % 32 / 4, t = gpu_tx() % 4, shift = g % 2 * 16;
+    for (int i = 0; i < 4; i++) {
+        const uint32_t *const upper = tile + (i % 2 * 8 + 2 * t) * words + (i / 2 * 8 + g) / 2;
+        right[i] = (upper[0] >> shift & 0xffffu) | upper[words] >> shift << 16;
+    }
+}
 #endif
 
 GPU_FN float gpu_from_half(uint16_t bits, int type)
@@ -175,7 +254,17 @@ GPU_FN uint16_t gpu_to_half(float x, int type)
 /* Two neighbours of an array in 16 bits. */
 GPU_FN uint32_t gpu_pair(float x, float y, int type)
 {
+#ifdef GPU_DEVICE
+    uint32_t pair;
+    if (type == TRI_GPU_BF16) {
+        asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(y), "f"(x));
+    } else {
+        asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(y), "f"(x));
+    }
+    return pair;
+#else
     return (uint32_t)gpu_to_half(x, type) | (uint32_t)gpu_to_half(y, type) << 16;
+#endif
 }
 
 /* 16 bytes, on a multiple of 16. */
@@ -310,6 +399,18 @@ GPU_FN float gpu_warp_sum(float v)
 GPU_FN float gpu_larger(float a, float b)
 {
     return a > b || a != a ? a : b; /* NaN wins */
+}
+
+/* The same, of two zeros either. */
+GPU_FN float gpu_most(float a, float b)
+{
+#ifdef GPU_DEVICE
+    float most;
+    asm("max.NaN.f32 %0, %1, %2;" : "=f"(most) : "f"(a), "f"(b));
+    return most;
+#else
+    return gpu_larger(a, b);
+#endif
 }
 
 GPU_FN float gpu_warp_max(float v)

@@ -7,8 +7,8 @@
 
 #include "kernel/gpu/gpu.h"
 
-/* In [0, 1), 24 bits. Loops that unroll call it: with a copy in each turn kernels take a fourth longer to compile. */
-GPU_FN_APART float gpu_uniform(uint64_t seed, uint64_t stream, uint64_t index)
+/* In [0, 1), 24 bits; a copy wherever it is called. */
+GPU_FN float gpu_uniform_here(uint64_t seed, uint64_t stream, uint64_t index)
 {
     const uint64_t block = index / 4;
     const int word = (int)(index % 4);
@@ -25,6 +25,12 @@ GPU_FN_APART float gpu_uniform(uint64_t seed, uint64_t stream, uint64_t index)
         k1 += 0xBB67AE85u;
     }
     return (float)((word == 0 ? x0 : word == 1 ? x1 : word == 2 ? x2 : x3) >> 8) * 0x1p-24f;
+}
+
+/* Loops that unroll call it: with a copy in each turn kernels take a fourth longer to compile. */
+GPU_FN_APART float gpu_uniform(uint64_t seed, uint64_t stream, uint64_t index)
+{
+    return gpu_uniform_here(seed, stream, index);
 }
 
 #endif
