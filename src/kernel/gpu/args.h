@@ -61,20 +61,26 @@
     X(pool_back) /* gathers from the windows of a place */                                                             \
     X(global_pool)                                                                                                     \
     X(global_back)                                                                                                     \
-    X(relu_cut)      /* dy = 0 where y is not above 0 */                                                               \
-    X(gemm)          /* products in f32: tiles of 64 x 64 along x and y, batch along z */                              \
-    X(gemm_half)     /* the same by tensor cores */                                                                    \
-    X(gemm_wide)     /* the same in tiles of 128 x 128 */                                                              \
-    X(attention)     /* 32 queries of a head: tiles x, heads y, samples z */                                           \
-    X(attention_dot) /* dy y of each query and head: a warp each */                                                    \
-    X(attention_dq)  /* gradient of 32 queries */                                                                      \
-    X(attention_dkv) /* gradients of 32 keys and values */                                                             \
-    X(attention_64)  /* by tensor cores, heads of at most 64 elements: 64 queries of a head */                         \
-    X(attention_128) /* of at most 128 */                                                                              \
+    X(relu_cut)          /* dy = 0 where y is not above 0 */                                                           \
+    X(gemm)              /* products in f32: tiles of 64 x 64 along x and y, batch along z */                          \
+    X(gemm_half)         /* the same by tensor cores */                                                                \
+    X(gemm_wide)         /* the same in tiles of 128 x 128 */                                                          \
+    X(attention)         /* 32 queries of a head: tiles x, heads y, samples z */                                       \
+    X(attention_dot)     /* dy y of each query and head: four a warp */                                                \
+    X(attention_dq)      /* gradient of 32 queries */                                                                  \
+    X(attention_dkv)     /* gradients of 32 keys and values */                                                         \
+    X(attention_64)      /* by tensor cores, heads of at most 64 elements: 64 queries of a head */                     \
+    X(attention_128)     /* of at most 128 */                                                                          \
+    X(attention_drop_64) /* with dropout */                                                                            \
+    X(attention_drop_128)                                                                                              \
     X(attention_dq_64)                                                                                                 \
     X(attention_dq_128)                                                                                                \
+    X(attention_dq_drop_64)                                                                                            \
+    X(attention_dq_drop_128)                                                                                           \
     X(attention_dkv_64)                                                                                                \
     X(attention_dkv_128)                                                                                               \
+    X(attention_dkv_drop_64)                                                                                           \
+    X(attention_dkv_drop_128)                                                                                          \
     X(token_rope)      /* turns queries and keys of tokens by their places */                                          \
     X(token_positions) /* y = x + the row of a token's place */                                                        \
     X(cache_write)     /* keys and values of tokens to the cache of their sequences */                                 \
@@ -491,8 +497,10 @@ typedef struct tri_gpu_gemm_args {
 } tri_gpu_gemm_args;
 typedef tri_gpu_gemm_args tri_gpu_gemm_half_args, tri_gpu_gemm_wide_args;
 
-#define TRI_GPU_QUERIES      32 /* of a tile; as many keys */
-#define TRI_GPU_QUERIES_HALF 64 /* of a tile of tensor cores */
+#define TRI_GPU_QUERIES      32  /* of a tile; as many keys */
+#define TRI_GPU_QUERIES_HALF 64  /* of a tile of tensor cores; as many keys */
+#define TRI_GPU_THREADS_HALF 128 /* of its block: a warp has 16 of them */
+#define TRI_GPU_DOTS         4   /* queries of a warp of attention_dot */
 
 /* x [samples length][stride]: queries, keys, values; lse [samples length][queries]. */
 typedef struct tri_gpu_attention_args {
@@ -508,6 +516,7 @@ typedef struct tri_gpu_attention_args {
     int64_t first_sample[TRI_GPU_SHARDS];
 } tri_gpu_attention_args;
 typedef tri_gpu_attention_args tri_gpu_attention_64_args, tri_gpu_attention_128_args;
+typedef tri_gpu_attention_args tri_gpu_attention_drop_64_args, tri_gpu_attention_drop_128_args;
 
 /* dot [samples length][queries] = dy y */
 typedef struct tri_gpu_attention_dot_args {
@@ -523,7 +532,9 @@ typedef struct tri_gpu_attention_dq_args {
 } tri_gpu_attention_dq_args;
 typedef tri_gpu_attention_dq_args tri_gpu_attention_dkv_args;
 typedef tri_gpu_attention_dq_args tri_gpu_attention_dq_64_args, tri_gpu_attention_dq_128_args;
+typedef tri_gpu_attention_dq_args tri_gpu_attention_dq_drop_64_args, tri_gpu_attention_dq_drop_128_args;
 typedef tri_gpu_attention_dq_args tri_gpu_attention_dkv_64_args, tri_gpu_attention_dkv_128_args;
+typedef tri_gpu_attention_dq_args tri_gpu_attention_dkv_drop_64_args, tri_gpu_attention_dkv_drop_128_args;
 
 /* --- generation: rows are tokens of sequences, f32 --- */
 

@@ -125,19 +125,42 @@ GPU_KERNEL(attention)
     }
 }
 
+/* TRI_GPU_DOTS rows of a warp; y and dy are of that type, which is a constant: all loads of a turn are under way at
+ * once. */
+GPU_FN void attention_dots(const tri_gpu_attention_dot_args *a, const int type)
+{
+    const int64_t first = ((int64_t)gpu_bx() * (gpu_nx() / 32) + gpu_tx() / 32) * TRI_GPU_DOTS;
+    const tri_gpu_value y = {a->y.data, type}, dy = {a->dy.data, type};
+    float sum[TRI_GPU_DOTS] = {0}, left[TRI_GPU_DOTS], right[TRI_GPU_DOTS];
+    for (int c = gpu_tx() % 32; c < (int)a->width; c += 32) {
+        GPU_UNROLL
+        for (int r = 0; r < TRI_GPU_DOTS; r++) {
+            const int64_t at = (first + r) * a->width + c;
+            left[r] = first + r < a->rows ? gpu_load(y, at) : 0.0f;
+            right[r] = first + r < a->rows ? gpu_load(dy, at) : 0.0f;
+        }
+        GPU_UNROLL
+        for (int r = 0; r < TRI_GPU_DOTS; r++) {
+            sum[r] += left[r] * right[r];
+        }
+    }
+    GPU_UNROLL
+    for (int r = 0; r < TRI_GPU_DOTS; r++) {
+        sum[r] = gpu_warp_sum(sum[r]);
+        if (gpu_tx() % 32 == r && first + r < a->rows) {
+            a->dot[first + r] = sum[r];
+        }
+    }
+}
+
 GPU_KERNEL(attention_dot)
 {
-    const int64_t row = (int64_t)gpu_bx() * (gpu_nx() / 32) + gpu_tx() / 32;
-    if (row >= a.rows) {
-        return;
-    }
-    float sum = 0;
-    for (int64_t c = gpu_tx() % 32; c < a.width; c += 32) {
-        sum += gpu_load(a.y, row * a.width + c) * gpu_load(a.dy, row * a.width + c);
-    }
-    sum = gpu_warp_sum(sum);
-    if (gpu_tx() % 32 == 0) {
-        a.dot[row] = sum;
+    if (a.y.type == TRI_GPU_BF16) {
+        attention_dots(&a, TRI_GPU_BF16);
+    } else if (a.y.type == TRI_GPU_F16) {
+        attention_dots(&a, TRI_GPU_F16);
+    } else {
+        attention_dots(&a, TRI_GPU_F32);
     }
 }
 

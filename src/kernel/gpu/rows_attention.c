@@ -62,21 +62,21 @@ static bool by_tensor_cores(const tri_op_desc *desc)
            tri_heads_make(desc).width % 16 == 0;
 }
 
-/* A kernel for heads of at most 64 elements, or the next one, for more. */
-static void run_half(const tri_kernel *kernel, const tri_op_call *call, tri_gpu_kernel small, int64_t heads,
-                     int threads, const void *args, size_t args_nbytes)
+/* A kernel for heads of at most 64 elements, or the next one, for more; those with dropout follow. */
+static void run_half(const tri_kernel *kernel, const tri_op_call *call, tri_gpu_kernel small, int64_t heads, int drops,
+                     const void *args, size_t args_nbytes)
 {
     const tri_heads h = tri_heads_make(&kernel->desc);
-    tri_gpu_run(tri_gpu_queue_of(call->device), h.width <= 64 ? small : (tri_gpu_kernel)(small + 1),
-                tri_int64_ceil(h.length, TRI_GPU_QUERIES_HALF), (int)heads, (int)(h.samples * call->shards), threads,
-                args, args_nbytes);
+    tri_gpu_run(tri_gpu_queue_of(call->device), (tri_gpu_kernel)((int)small + (h.width > 64) + 2 * (drops != 0)),
+                tri_int64_ceil(h.length, TRI_GPU_QUERIES_HALF), (int)heads, (int)(h.samples * call->shards),
+                TRI_GPU_THREADS_HALF, args, args_nbytes);
 }
 
 static void attention_forward(const tri_kernel *kernel, const tri_op_call *call)
 {
     const tri_gpu_attention_args args = args_make(kernel, call);
     if (by_tensor_cores(&kernel->desc)) {
-        run_half(kernel, call, tri_gpu_kernel_attention_64, args.queries, TRI_GPU_THREADS / 2, &args, sizeof args);
+        run_half(kernel, call, tri_gpu_kernel_attention_64, args.queries, args.drops, &args, sizeof args);
         return;
     }
     TRI_GPU_RUN(call, attention, tri_int64_ceil(args.length, TRI_GPU_QUERIES), args.queries,
@@ -97,10 +97,10 @@ static void attention_backward(const tri_kernel *kernel, const tri_op_call *call
     if (args.dx.data == NULL) {
         return;
     }
-    TRI_GPU_RUN(call, attention_dot, tri_gpu_blocks_rows(dot.rows), 1, 1, dot);
+    TRI_GPU_RUN(call, attention_dot, tri_gpu_blocks_rows(tri_int64_ceil(dot.rows, TRI_GPU_DOTS)), 1, 1, dot);
     if (by_tensor_cores(&kernel->desc)) {
-        run_half(kernel, call, tri_gpu_kernel_attention_dq_64, f->queries, TRI_GPU_THREADS / 2, &args, sizeof args);
-        run_half(kernel, call, tri_gpu_kernel_attention_dkv_64, f->keys, TRI_GPU_THREADS, &args, sizeof args);
+        run_half(kernel, call, tri_gpu_kernel_attention_dq_64, f->queries, f->drops, &args, sizeof args);
+        run_half(kernel, call, tri_gpu_kernel_attention_dkv_64, f->keys, f->drops, &args, sizeof args);
         return;
     }
     TRI_GPU_RUN(call, attention_dq, tiles, f->queries, samples, args);
