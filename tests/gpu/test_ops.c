@@ -108,10 +108,10 @@ static void run_pass(const op_run *r, pass_fn pass)
 /* Convolutions of 8 channels and units at a time, and of sums over places in two chunks, the second one shorter; sums
  * of more than TRI_GPU_SLICES chunks of rows; widths of heads that models have, over tiles that are not full. cases.h
  * has the narrow ones. */
-#define HEADS(d)                                                                                                       \
+#define HEADS(d, title, drops)                                                                                         \
     {                                                                                                                  \
-        .name = "attention_" #d, .op = TRI_OP_ATTENTION, .x = {1, 37, 4 * d}, .attr = {.heads = 2, .kv_heads = 1},     \
-        .shards = 2                                                                                                    \
+        .name = "attention_" title, .op = TRI_OP_ATTENTION, .x = {1, 37, 4 * d},                                       \
+        .attr = {.heads = 2, .kv_heads = 1, .rate = drops, .key = 3}, .shards = 2                                      \
     }
 static const op_case more_cases[] = {
     {.name = "conv_eights",
@@ -140,10 +140,11 @@ static const op_case more_cases[] = {
      .attr = {KERNEL(3, 3), .pad = {1, 1}},
      .shards = 2},
     {.name = "batch_norm_long", .op = TRI_OP_BATCH_NORM, .x = {1, 65, 67, 3}, .attr = {.relu = true}},
-    HEADS(64),
-    HEADS(80),
-    HEADS(96),
-    HEADS(128),
+    HEADS(64, "64", 0),
+    HEADS(80, "80", 0),
+    HEADS(96, "96", 0),
+    HEADS(128, "128", 0),
+    HEADS(128, "128_drop", 0.3f),
     {.name = "attention_tiles",
      .op = TRI_OP_ATTENTION,
      .x = {1, 70, 64},
