@@ -18,7 +18,7 @@ if(TRI_CUDA AND NOT TRI_SANITIZE AND TRI_NVCC)
   string(REGEX MATCH "release ([0-9]+)" version "${version}")
   set(TRI_CUDA_VERSION ${CMAKE_MATCH_1} CACHE INTERNAL "") # drivers load kernels of their own major version and older ones
   set(source ${CMAKE_SOURCE_DIR}/src/kernel/gpu)
-  file(GLOB parts CONFIGURE_DEPENDS ${source}/*.cu ${source}/gpu.h ${source}/attention.h ${source}/gemm.h ${source}/math.h ${source}/philox.h ${source}/args.h)
+  file(GLOB parts CONFIGURE_DEPENDS ${source}/*.cu ${source}/gpu.h ${source}/attention.h ${source}/gemm.h ${source}/lanes.h ${source}/math.h ${source}/philox.h ${source}/args.h)
   file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/cuda)
   add_custom_command(OUTPUT ${TRI_CUDA_IMAGE}
     COMMAND ${CMAKE_SOURCE_DIR}/cmake/compile_kernels ${TRI_NVCC} ${TRI_CUDA_IMAGE} ${source}/kernels.cu ${CMAKE_SOURCE_DIR}/src

@@ -283,6 +283,7 @@ typedef struct tri_gpu_words_sum_args {
 #define TRI_GPU_TILE          64    /* rows and columns of a product that one block computes */
 #define TRI_GPU_WIDE          128   /* the same of gemm_wide */
 #define TRI_GPU_CHUNK         128   /* rows of one partial sum of columns */
+#define TRI_GPU_COLUMNS       128   /* columns of a block of them: half as many as threads */
 #define TRI_GPU_SLICES        32    /* threads that add the partial sums of a column */
 #define TRI_GPU_SLICE_COLUMNS (TRI_GPU_THREADS / TRI_GPU_SLICES) /* columns of a block of them */
 enum {

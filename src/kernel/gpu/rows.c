@@ -114,7 +114,7 @@ float *tri_gpu_columns(const tri_op_call *call, tri_gpu_columns_args *args, int6
                                     .epsilon = epsilon};
     args->partial = scratch;
     memcpy(sum.valid, args->valid, sizeof sum.valid);
-    TRI_GPU_RUN(call, columns, tri_int64_ceil(args->width, 32), (int)chunks, (int)shards, *args);
+    TRI_GPU_RUN(call, columns, tri_int64_ceil(args->width, TRI_GPU_COLUMNS), (int)chunks, (int)shards, *args);
     TRI_GPU_RUN(call, columns_sum, tri_int64_ceil(args->width, TRI_GPU_SLICE_COLUMNS), kinds, (int)shards, sum);
     return out;
 }
