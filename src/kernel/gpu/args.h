@@ -41,7 +41,7 @@
     X(transpose)   /* permutes dimensions */                                                                           \
     X(gather)      /* rows of a table */                                                                               \
     X(words_sort)  /* numbers of (word, place) in order: one block a shard */                                          \
-    X(words_sum)   /* rows of each word summed in that order: a warp each, a shard along y */                          \
+    X(words_sum)   /* rows of each word summed in that order: a warp each, a shard along y, columns along z */         \
     X(columns)     /* sums of columns over chunks of rows: columns x, chunks y, shards z */                            \
     X(columns_sum) /* those of all chunks */                                                                           \
     X(batch_roots) /* of running variances */                                                                          \
@@ -270,6 +270,8 @@ typedef struct tri_gpu_words_sort_args {
     const int32_t *index;
     int64_t count, padded, first, words; /* of a shard */
 } tri_gpu_words_sort_args;
+
+#define TRI_GPU_STRIP 256 /* columns that a warp sums */
 
 /* Of words [first, first + words): leaves [shards][words][width], zeroed before. */
 typedef struct tri_gpu_words_sum_args {

@@ -2,22 +2,37 @@
  *
  * map.cu: activations, add and mul, dropout, bias, SwiGLU, rope, and ops that only move elements.
  */
+#include "kernel/gpu/lanes.h"
 #include "kernel/gpu/math.h"
 #include "kernel/gpu/philox.h"
 
-GPU_KERNEL(map)
+GPU_FN void map_run(const tri_gpu_map_args *a, int op, const int slopes)
 {
-    const int64_t i = gpu_run(), have = a.count - i;
+    const int64_t i = gpu_run(), have = a->count - i;
     float v[TRI_GPU_EACH], dy[TRI_GPU_EACH];
-    gpu_load_run(a.v, i, have, v);
-    if (a.dy.data != 0) {
-        gpu_load_run(a.dy, i, have, dy);
+    gpu_load_run(a->v, i, have, v);
+    if (slopes) {
+        gpu_load_run(a->dy, i, have, dy);
     }
     GPU_UNROLL
     for (int k = 0; k < TRI_GPU_EACH; k++) {
-        v[k] = a.dy.data == 0 ? gpu_map_value(a.op, v[k]) : dy[k] * gpu_map_slope(a.op, v[k]);
+        v[k] = slopes ? dy[k] * gpu_map_slope(op, v[k]) : gpu_map_value(op, v[k]);
     }
-    gpu_store_run(a.to, i, have, v);
+    gpu_store_run(a->to, i, have, v);
+}
+
+/* With code of its own for the op whose elements are the most work. */
+GPU_KERNEL(map)
+{
+    if (a.op == TRI_GPU_GELU && a.dy.data == 0) {
+        map_run(&a, TRI_GPU_GELU, 0);
+    } else if (a.op == TRI_GPU_GELU) {
+        map_run(&a, TRI_GPU_GELU, 1);
+    } else if (a.dy.data == 0) {
+        map_run(&a, a.op, 0);
+    } else {
+        map_run(&a, a.op, 1);
+    }
 }
 
 GPU_KERNEL(relu_cut)
@@ -272,50 +287,108 @@ GPU_KERNEL(gather)
     gpu_store_run(a.y, i, have, x);
 }
 
-/* A bitonic network over keys in memory. */
-GPU_KERNEL(words_sort)
+#define SORT_TILE 4096 /* keys that shared memory has room for, a power of two */
+
+typedef struct sort_keys {
+    uint64_t key[SORT_TILE];
+} sort_keys;
+
+GPU_FN uint64_t sort_key(const tri_gpu_words_sort_args *a, const int32_t *index, int64_t i)
 {
-    uint64_t *const keys = a.keys + gpu_bx() * a.padded;
-    const int32_t *const index = a.index + gpu_bx() * a.count;
-    for (int64_t i = gpu_tx(); i < a.padded; i += gpu_nx()) {
-        const int64_t word = i < a.count && index[i] >= 0 ? index[i] - a.first : -1;
-        keys[i] = word >= 0 && word < a.words ? (uint64_t)(word + 1) << 32 | (uint64_t)i : ~(uint64_t)0;
+    const int64_t word = i < a->count && index[i] >= 0 ? index[i] - a->first : -1;
+    return word >= 0 && word < a->words ? (uint64_t)(word + 1) << 32 | (uint64_t)i : ~(uint64_t)0;
+}
+
+/* One step of a bitonic network over `count` keys, the first of which is number `first` of all; run, step: powers of
+ * two. */
+GPU_FN void sort_step(uint64_t *keys, uint32_t count, uint32_t first, uint32_t run, uint32_t step)
+{
+    for (uint32_t i = (uint32_t)gpu_tx(); i < count / 2; i += (uint32_t)gpu_nx()) {
+        const uint32_t low = 2 * i - (i & (step - 1));
+        const uint64_t x = keys[low], y = keys[low + step];
+        if ((x > y) == (((first + low) & run) == 0)) {
+            keys[low] = y;
+            keys[low + step] = x;
+        }
     }
     gpu_sync();
-    for (int64_t run = 2; run <= a.padded; run *= 2) {
-        for (int64_t step = run / 2; step > 0; step /= 2) {
-            for (int64_t i = gpu_tx(); i < a.padded / 2; i += gpu_nx()) {
-                const int64_t low = i / step * 2 * step + i % step;
-                const uint64_t x = keys[low], y = keys[low + step];
-                if ((x > y) == ((low & run) == 0)) {
-                    keys[low] = y;
-                    keys[low + step] = x;
-                }
+}
+
+/* A bitonic network. Steps that stay within a tile run in shared memory. */
+GPU_KERNEL(words_sort)
+{
+    GPU_SHARED(sort_keys, shared);
+    uint64_t *const keys = a.keys + gpu_bx() * a.padded;
+    const int32_t *const index = a.index + gpu_bx() * a.count;
+    const uint32_t padded = (uint32_t)a.padded, tile = padded < SORT_TILE ? padded : SORT_TILE;
+    for (uint32_t run = tile; run <= padded; run *= 2) {
+        for (uint32_t step = run / 2; step >= tile; step /= 2) {
+            sort_step(keys, padded, 0, run, step);
+        }
+        for (uint32_t first = 0; first < padded; first += tile) {
+            for (uint32_t i = (uint32_t)gpu_tx(); i < tile; i += (uint32_t)gpu_nx()) {
+                shared->key[i] = run == tile ? sort_key(&a, index, first + i) : keys[first + i];
             }
             gpu_sync();
+            for (uint32_t part = run == tile ? 2 : tile; part <= tile; part *= 2) {
+                for (uint32_t step = part / 2; step > 0; step /= 2) {
+                    sort_step(shared->key, tile, first, run == tile ? part : run, step);
+                }
+            }
+            for (uint32_t i = (uint32_t)gpu_tx(); i < tile; i += (uint32_t)gpu_nx()) {
+                keys[first + i] = shared->key[i];
+            }
         }
+        gpu_sync();
+    }
+}
+
+/* Sums of n columns, 32 apart, over the rows of a word: those of its keys, from key i on. */
+GPU_FN void words_columns(const tri_gpu_words_sum_args *a, const uint64_t *keys, int64_t i, float *leaf, int64_t c,
+                          const int n)
+{
+    const uint64_t word = keys[i] >> 32;
+    uint64_t key = keys[i];
+    float sum[GPU_LANE_EACH], x[GPU_LANE_EACH];
+    GPU_UNROLL
+    for (int k = 0; k < n; k++) {
+        sum[k] = 0;
+    }
+    for (int64_t j = i + 1; key >> 32 == word; j++) {
+        const uint64_t next = j < a->count ? keys[j] : ~(uint64_t)0; /* under way beside the row */
+        const int64_t row = gpu_by() * a->count + (int64_t)(key & 0xffffffffu);
+        gpu_load_lane(a->dy, row * a->width + c, x, n);
+        GPU_UNROLL
+        for (int k = 0; k < n; k++) {
+            sum[k] += x[k];
+        }
+        key = next;
+    }
+    GPU_UNROLL
+    for (int k = 0; k < n; k++) {
+        leaf[c + 32 * k] = sum[k];
     }
 }
 
 GPU_KERNEL(words_sum)
 {
-    const int64_t i = gpu_thread_x() / 32, lane = gpu_tx() % 32;
+    const int64_t i = gpu_thread_x() / 32, first = (int64_t)gpu_bz() * TRI_GPU_STRIP;
+    const int64_t end = first + TRI_GPU_STRIP < a.width ? first + TRI_GPU_STRIP : a.width;
     const int shard = gpu_by();
     const uint64_t *const keys = a.keys + shard * a.padded;
     if (i >= a.count || keys[i] == ~(uint64_t)0 || (i > 0 && keys[i - 1] >> 32 == keys[i] >> 32)) {
         return; /* the whole warp: no word begins here */
     }
-    const uint64_t word = keys[i] >> 32;
-    const int64_t place = (int64_t)word - 1 - a.first;
+    const int64_t place = (int64_t)(keys[i] >> 32) - 1 - a.first;
     if (place < 0 || place >= a.words) {
         return; /* the whole warp: another part of the table */
     }
     float *const leaf = a.leaves + (shard * a.words + place) * a.width;
-    for (int64_t c = lane; c < a.width; c += 32) {
-        float sum = 0;
-        for (int64_t j = i; j < a.count && keys[j] >> 32 == word; j++) {
-            sum += gpu_load(a.dy, (shard * a.count + (int64_t)(keys[j] & 0xffffffffu)) * a.width + c);
-        }
-        leaf[c] = sum;
+    int64_t c = first + gpu_tx() % 32;
+    for (; c + GPU_LANE_LAST < end; c += GPU_LANE_STEP) {
+        words_columns(&a, keys, i, leaf, c, GPU_LANE_EACH);
+    }
+    for (; c < end; c += 32) {
+        words_columns(&a, keys, i, leaf, c, 1);
     }
 }

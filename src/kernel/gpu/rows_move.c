@@ -158,7 +158,8 @@ static void embedding_part_back(const tri_kernel *kernel, const tri_op_call *cal
                                         .first = first,
                                         .words = words};
     tri_gpu_fill(tri_gpu_queue_of(call->device), leaves, 0, words * width * call->shards);
-    TRI_GPU_RUN(call, words_sum, tri_gpu_blocks_rows(sum.count), call->shards, 1, sum);
+    TRI_GPU_RUN(call, words_sum, tri_gpu_blocks_rows(sum.count), call->shards,
+                (int)tri_int64_ceil(width, TRI_GPU_STRIP), sum);
     tri_gpu_leaves_from(kernel, call, 0, leaves, words * width, first * width, words * width);
 }
 
