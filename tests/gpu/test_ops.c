@@ -17,6 +17,7 @@
 
 #include "base/status.h"
 #include "gpu/emulator.h"
+#include "gpu/ops.h"
 #include "kernel/gpu/rows.h"
 #include "ops/cases.h"
 #include "ops/parts.h"
@@ -28,43 +29,8 @@
 static const char *expected_path;
 static bool accepts;
 static tri_gpu_queue queue;
-static tri_device device;
-
-static tri_device *card; /* NULL: the emulator, whose memory is the host's */
-static bool few;         /* the first case of each op, and those of tiles that it has not */
-
-/* Arrays of a call and their copies on the card. */
-typedef struct mirror {
-    struct {
-        void *host, *there;
-        size_t nbytes;
-    } list[2 * TRI_OP_MAX_INPUTS + 2 * TRI_OP_MAX_PARAMS + 4];
-    int count;
-} mirror;
-
-static void *mirror_add(mirror *m, const void *host, size_t nbytes)
-{
-    if (host == NULL) {
-        return NULL;
-    }
-    void *there = tri_device_alloc(card, nbytes);
-    if (there == NULL) {
-        fail_msg("%s", tri_last_error());
-    }
-    tri_device_from_host(card, there, host, nbytes);
-    m->list[m->count].host = (void *)(uintptr_t)host;
-    m->list[m->count].there = there;
-    m->list[m->count++].nbytes = nbytes;
-    return there;
-}
-
-static void mirror_end(mirror *m)
-{
-    for (int i = 0; i < m->count; i++) {
-        tri_device_to_host(card, m->list[i].host, m->list[i].there, m->list[i].nbytes);
-        tri_device_free(card, m->list[i].there);
-    }
-}
+tri_device ops_device, *card;
+bool few;
 
 typedef void (*pass_fn)(const tri_kernel *kernel, const tri_op_call *call);
 
@@ -76,6 +42,14 @@ static void run_mirrored(const op_run *r, pass_fn pass)
     tri_op_call call = r->call;
     mirror m = {.count = 0};
     float *dparam[TRI_OP_MAX_PARAMS];
+    tri_op_call add;
+    if (call.add != NULL) { /* whose sum is input 0 */
+        const size_t nbytes = (size_t)r->input_count[0] * shards * tri_dtype_nbytes(desc->input_dtype[0]);
+        add = *call.add;
+        add.input[0] = mirror_add(&m, add.input[0], nbytes);
+        add.input[1] = mirror_add(&m, add.input[1], nbytes);
+        call.add = &add;
+    }
     for (int i = 0; i < desc->input_count; i++) {
         const size_t nbytes = (size_t)r->input_count[i] * shards * tri_dtype_nbytes(desc->input_dtype[i]);
         call.input[i] = mirror_add(&m, call.input[i], nbytes);
@@ -191,12 +165,12 @@ static void open_case(op_run *r, const char *kind, const op_case *c, bool ragged
     if (op_open(r, kind, c, 1, ragged) != TRI_OK) {
         fail_msg("%s: %s", c->name, tri_last_error());
     }
-    r->call.device = strcmp(kind, "cuda") == 0 ? &device : NULL;
+    r->call.device = strcmp(kind, "cuda") == 0 ? &ops_device : NULL;
 }
 
 static void expect_no_failure(const op_run *r)
 {
-    if (queue.status != TRI_OK) {
+    if (tri_gpu_queue_of(&ops_device)->status != TRI_OK) {
         fail_msg("%s: %s", tri_op_name(r->kernel.desc.op), tri_last_error());
     }
 }
@@ -534,7 +508,7 @@ static void a_vocabulary_in_parts_gives_the_loss_of_the_whole(void **state)
     };
     (void)state;
     for (size_t c = 0; card == NULL && c < TRI_COUNT_OF(cases); c++) { /* its arrays are the host's */
-        parts_compare("cuda", &cases[c], 1, &device);
+        parts_compare("cuda", &cases[c], 1, &ops_device);
     }
 }
 
@@ -552,22 +526,24 @@ static void fused_case(const op_case *norm_case)
     open_case(&fused, "cuda", norm_case, false);
     const size_t width = norm_case->half ? 2 : 4;
     const size_t count = (size_t)(apart.input_count[0] * apart.call.shards), nbytes = count * width;
-    tri_kernel_forward(&sum.kernel, &sum.call);
+    mirror m = {.count = 0};
+    run_pass(&sum, tri_kernel_forward);
     memcpy(apart.input[0], sum.output, nbytes);
     memset(fused.input[0], 0xff, nbytes);
     fused.call.add = &sum.call;
-    tri_kernel_forward(&apart.kernel, &apart.call);
-    tri_kernel_forward(&fused.kernel, &fused.call);
+    run_pass(&apart, tri_kernel_forward);
+    run_pass(&fused, tri_kernel_forward);
     assert_memory_equal(fused.input[0], apart.input[0], nbytes);
     assert_memory_equal(fused.output, apart.output, nbytes);
     assert_memory_equal(fused.call.saved, apart.call.saved, apart.kernel.saved_nbytes * (size_t)apart.call.shards);
     fused.call.adds_dinput = true;
     memcpy(fused.dinput[0], sum.doutput, nbytes); /* what is there */
-    tri_kernel_backward(&apart.kernel, &apart.call);
-    tri_kernel_backward(&fused.kernel, &fused.call);
-    tri_gpu_add(&queue, tri_gpu_value_make(apart.dinput[0], norm_case->half),
-                tri_gpu_value_make(sum.doutput, norm_case->half), tri_gpu_value_make(apart.dinput[0], norm_case->half),
-                (int64_t)count);
+    run_pass(&apart, tri_kernel_backward);
+    run_pass(&fused, tri_kernel_backward);
+    const tri_gpu_value dx = tri_gpu_value_make(mirror_place(&m, apart.dinput[0], nbytes), norm_case->half),
+                        dy = tri_gpu_value_make(mirror_place(&m, sum.doutput, nbytes), norm_case->half);
+    tri_gpu_add(tri_gpu_queue_of(&ops_device), dx, dy, dx, (int64_t)count);
+    mirror_end(&m);
     expect_no_failure(&fused);
     assert_memory_equal(fused.dinput[0], apart.dinput[0], nbytes);
     assert_memory_equal(fused.dparam[0][0], apart.dparam[0][0], (size_t)apart.param_count[0] * 4);
@@ -585,112 +561,9 @@ static void an_add_and_its_norm_in_one_pass_give_the_bits_of_two(void **state)
         {.name = "rms_norm_parts", .op = TRI_OP_RMS_NORM, .x = {2, 12, 70}, .attr = {.parts = 4}},
     };
     (void)state;
-    for (size_t c = 0; card == NULL && c < TRI_COUNT_OF(cases); c++) {
+    for (size_t c = 0; c < TRI_COUNT_OF(cases); c++) {
         fused_case(&cases[c]);
     }
-}
-
-/* --- products in large tiles --- */
-
-enum { WIDE_M = 136, WIDE_N = 144, WIDE_K = 40, WIDE_SHARDS = 2 };
-
-/* A factor of `rows` rows that lies along k, or along its rows. */
-static tri_gpu_operand wide_factor(tri_dtype dtype, int rows, bool along_k, uint64_t stream)
-{
-    const int64_t count = (int64_t)rows * WIDE_K * WIDE_SHARDS;
-    float *x = tri_alloc_bulk((size_t)count * sizeof(float));
-    op_fill(x, count, stream);
-    if (dtype != TRI_F32) {
-        op_halve(x, count, dtype);
-    }
-    return (tri_gpu_operand){.value = tri_gpu_value_make(x, dtype),
-                             .shard_stride = (int64_t)rows * WIDE_K,
-                             .row = along_k ? WIDE_K : 1,
-                             .column = along_k ? 1 : rows};
-}
-
-static void wide_case(tri_dtype type, tri_dtype a_type, bool a_along_k, tri_dtype b_type, bool b_along_k)
-{
-    const size_t nbytes = sizeof(float) * WIDE_M * WIDE_N * WIDE_SHARDS;
-    float *out[3], bias[WIDE_N];
-    tri_gpu_gemm_args args = {.a = wide_factor(a_type, WIDE_M, a_along_k, 10),
-                              .b = wide_factor(b_type, WIDE_N, b_along_k, 11),
-                              .c = {.shard_stride = WIDE_M * WIDE_N, .row = WIDE_N, .column = 1},
-                              .m = WIDE_M,
-                              .n = WIDE_N,
-                              .k = WIDE_K,
-                              .groups = 1,
-                              .chunks = 1,
-                              .chunk = WIDE_K,
-                              .relu = a_along_k,
-                              .adds = b_along_k,
-                              .type = tri_gpu_value_make(NULL, type).type,
-                              .bias = a_along_k ? bias : NULL};
-    op_fill(bias, WIDE_N, 12);
-    for (int form = 0; form < 3; form++) { /* small tiles by elements, small ones by eights, large ones */
-        const bool wide = form == 2;
-        const int tile = wide ? TRI_GPU_WIDE : TRI_GPU_TILE;
-        out[form] = tri_alloc_bulk(nbytes);
-        op_fill(out[form], WIDE_M * WIDE_N * WIDE_SHARDS, 13);
-        args.c.value = tri_gpu_value_make(out[form], TRI_F32);
-        args.a.eights = args.b.eights = form > 0;
-        tri_gpu_run(&queue, wide ? tri_gpu_kernel_gemm_wide : tri_gpu_kernel_gemm_half, tri_int64_ceil(WIDE_M, tile),
-                    (int)tri_int64_ceil(WIDE_N, tile), WIDE_SHARDS, wide ? TRI_GPU_THREADS : TRI_GPU_THREADS / 2, &args,
-                    sizeof args);
-    }
-    assert_int_equal(queue.status, TRI_OK);
-    assert_memory_equal(out[1], out[0], nbytes);
-    assert_memory_equal(out[2], out[0], nbytes);
-    for (int form = 0; form < 3; form++) {
-        tri_free(out[form]);
-    }
-    tri_free(args.a.value.data);
-    tri_free(args.b.value.data);
-}
-
-static void tiles_of_all_forms_give_the_same_bits(void **state)
-{
-    (void)state;
-    if (card == NULL) {                                        /* its arrays are the host's */
-        wide_case(TRI_BF16, TRI_BF16, true, TRI_F32, true);    /* forward */
-        wide_case(TRI_F16, TRI_F16, true, TRI_F32, false);     /* gradient of the input */
-        wide_case(TRI_BF16, TRI_BF16, false, TRI_BF16, false); /* of the weights */
-        wide_case(TRI_F16, TRI_F32, false, TRI_F16, true);
-    }
-}
-
-static tri_status spy_launch(void *arg, const tri_gpu_launch *launch)
-{
-    *(int *)arg = launch->kernel;
-    return TRI_OK;
-}
-
-static int kernel_of(int64_t m, int64_t n, int64_t k, size_t offset)
-{
-    int kernel = -1;
-    tri_gpu_queue spy = {.launch = spy_launch, .arg = &kernel};
-    const tri_device spied = {.ops = device.ops, .state = &spy};
-    const tri_op_call call = {.device = &spied};
-    char *const place = (char *)(uintptr_t)4096 + offset;
-    const tri_gpu_gemm_args args = {.a = {.value = tri_gpu_value_make(place, TRI_BF16), .row = k, .column = 1},
-                                    .b = {.value = tri_gpu_value_make(place, TRI_F32), .row = 1, .column = n},
-                                    .m = (int)m,
-                                    .n = (int)n,
-                                    .k = (int)k,
-                                    .type = TRI_GPU_BF16};
-    tri_gpu_gemm(&call, &args, NULL, 1);
-    return kernel;
-}
-
-static void large_tiles_are_for_large_products_on_multiples_of_16_bytes(void **state)
-{
-    (void)state;
-    assert_int_equal(kernel_of(1024, 1024, 64, 0), tri_gpu_kernel_gemm_wide);
-    assert_int_equal(kernel_of(512, 512, 64, 0), tri_gpu_kernel_gemm_half);
-    assert_int_equal(kernel_of(65536, 100, 64, 0), tri_gpu_kernel_gemm_half);
-    assert_int_equal(kernel_of(1024, 1024, 60, 0), tri_gpu_kernel_gemm_half);
-    assert_int_equal(kernel_of(1024, 1028, 64, 0), tri_gpu_kernel_gemm_half);
-    assert_int_equal(kernel_of(1024, 1024, 64, 8), tri_gpu_kernel_gemm_half);
 }
 
 static uint64_t hash_case(const op_case *c)
@@ -701,6 +574,26 @@ static uint64_t hash_case(const op_case *c)
     const uint64_t hash = hash_run(c, &r);
     op_close(&r);
     return hash;
+}
+
+/* Rows that a warp reads in whole strips; more keys than a tile of the sort has. */
+static void embeddings_may_be_wide_and_long(void **state)
+{
+    static const op_case cases[] = {
+        {.name = "wide", .op = TRI_OP_EMBEDDING, .x = {3, 11}, .units = 29, .width = 600, .shards = 2},
+        {.name = "wide",
+         .op = TRI_OP_EMBEDDING,
+         .x = {3, 11},
+         .units = 29,
+         .width = 600,
+         .shards = 2,
+         .half = TRI_BF16},
+        {.name = "long", .op = TRI_OP_EMBEDDING, .x = {5, 1000}, .units = 90, .width = 4, .shards = 2},
+    };
+    (void)state;
+    for (size_t c = 0; !few && c < TRI_COUNT_OF(cases); c++) {
+        compare_kinds(&cases[c], true, cases[c].half != 0 ? MATCH_BF16 : MATCH);
+    }
 }
 
 /* Leaves of 64 words at a time give the bits of all at once. */
@@ -774,6 +667,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(an_add_and_its_norm_in_one_pass_give_the_bits_of_two),
         cmocka_unit_test(tiles_of_all_forms_give_the_same_bits),
         cmocka_unit_test(large_tiles_are_for_large_products_on_multiples_of_16_bytes),
+        cmocka_unit_test(columns_in_fours_give_the_bits_of_columns_one_by_one),
+        cmocka_unit_test(embeddings_may_be_wide_and_long),
         cmocka_unit_test(an_embedding_is_taken_in_parts),
         cmocka_unit_test(the_scratch_of_an_embedding_is_bounded),
         cmocka_unit_test(what_no_grid_has_room_for_is_refused),
@@ -786,13 +681,13 @@ int main(int argc, char **argv)
     }
     expected_path = argc > 1 ? argv[argc - 1] : NULL;
     queue = tri_emulator_queue();
-    device = tri_emulator_device(&queue);
+    ops_device = tri_emulator_device(&queue);
     if (cuda) {
         if (tri_device_open("cuda", &card) != TRI_OK) {
             fprintf(stderr, "error: %s\n", tri_last_error());
             return 2;
         }
-        device = *card;
+        ops_device = *card;
     }
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
     tri_device_close(card);

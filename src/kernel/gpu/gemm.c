@@ -45,7 +45,8 @@ static bool goes_wide(const tri_gpu_gemm_args *args, int64_t products)
 {
     const int64_t tiles = tri_int64_ceil(args->m, TRI_GPU_WIDE) * tri_int64_ceil(args->n, TRI_GPU_WIDE) * products;
     return tiles >= WIDE_TILES && args->m >= TRI_GPU_WIDE && args->n >= TRI_GPU_WIDE && args->chunks == 1 &&
-           args->a.source == TRI_GPU_PLAIN && args->b.source == TRI_GPU_PLAIN && args->a.eights && args->b.eights;
+           args->a.source == TRI_GPU_PLAIN && args->b.source == TRI_GPU_PLAIN && args->a.eights && args->b.eights &&
+           args->a.value.type != TRI_GPU_F32 && args->b.value.type != TRI_GPU_F32;
 }
 
 void tri_gpu_gemm_own(const tri_op_call *call, const tri_gpu_gemm_args *args, int64_t shards)
