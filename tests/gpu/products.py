@@ -40,6 +40,10 @@ class Products(unittest.TestCase):
     def test_algorithms_that_all_fail_leave_our_own_kernels(self):
         said = self.train("run.yaml", *MLP, faults="tail,only")
         self.assertIn("matrix products: 0 by cublasLt 13.1.0, 5 by our own kernels; 5 algorithms are not used", said)
+        self.assertEqual(said.count("one of the two is wrong"), 5, said)
+        self.assertRegex(said, r"matrix product 2 x 16, k 32, of f32 in f32: want the exact sums of our own kernel, got "
+                               r"others from the 1 algorithm of cublasLt 13.1.0: one of the two is wrong")
+        self.assertNotIn("is wrong", self.train("run.yaml", *MLP, faults="refuses,only"))
         self.assertIn("matrix products: by our own kernels: cublasLt 13.1.0 cannot start: error 1",
                       self.train("run.yaml", *MLP, faults="no_start"))
 

@@ -270,12 +270,13 @@ static tri_status sums_check(const probe *p, const tri_product_choice *choice, c
     return TRI_OK;
 }
 
-/* An algorithm that refuses is not fit. */
+/* An algorithm that refuses is not fit; wrong: counts those whose sums differ from our own kernel's. */
 static tri_status algorithm_check(const probe *p, const tri_product_choice *choice, const tri_gpu_algorithm *algorithm,
-                                  bool *good)
+                                  bool *good, int *wrong)
 {
     *good = true;
     tri_status status = sums_check(p, choice, algorithm, good);
+    *wrong += status == TRI_OK && !*good;
     if (status == TRI_OK && *good) {
         status = noise_check(p, choice, algorithm, good);
     }
@@ -286,8 +287,22 @@ static tri_status algorithm_check(const probe *p, const tri_product_choice *choi
     return status;
 }
 
+/* One algorithm that leaves out a term is the library's; that all do is no accident. */
+static void warn_of_sums(const probe *p, int count)
+{
+    static const char *const names[] = {[TRI_GPU_F32] = "f32", [TRI_GPU_BF16] = "bf16", [TRI_GPU_F16] = "f16"};
+    const tri_gpu_product *x = p->product;
+    tri_log(
+        TRI_LOG_WARN,
+        "matrix product %lld x %lld, k %lld, of %s in %s: want the exact sums of our own kernel, got others from %s%d "
+        "algorithm%s of %s: one of the two is wrong (tools/gpu_check ops checks our kernels)",
+        (long long)x->m, (long long)x->n, (long long)x->k, names[p->a.type], names[p->c.type],
+        count > 1 ? "all " : "the ", count, count > 1 ? "s" : "", library_of(p->device)->name);
+}
+
 static tri_status choose(const tri_device *device, const tri_gpu_gemm_args *args, tri_product_choice *choice)
 {
+    int wrong = 0;
     tri_gpu_algorithm found[MOST_ALGORITHMS];
     probe p = {.device = device, .product = &choice->product, .args = args, .batch = choice->batch};
     const int count = tri_cublaslt_find(library_of(device), choice->plan, choice->batch, false, found, MOST_ALGORITHMS);
@@ -295,10 +310,13 @@ static tri_status choose(const tri_device *device, const tri_gpu_gemm_args *args
     choice->own = true;
     for (int i = 0; i < count && choice->own && status == TRI_OK; i++) {
         bool good = false;
-        status = algorithm_check(&p, choice, &found[i], &good);
+        status = algorithm_check(&p, choice, &found[i], &good, &wrong);
         choice->own = !good;
         choice->refused += !good;
         choice->algorithm = found[i];
+    }
+    if (tri_gpu_queue_of(device)->status == TRI_OK && wrong > 0 && wrong == count) {
+        warn_of_sums(&p, count);
     }
     probe_close(&p);
     return status == TRI_OK ? tri_gpu_queue_of(device)->status : status; /* what was not launched has shown nothing */
