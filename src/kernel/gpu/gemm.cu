@@ -50,27 +50,27 @@ GPU_KERNEL(gemm)
         }
         gpu_sync();
     }
-    const int64_t base = gemm_base_c(&a);
+    const gemm_out out = gemm_out_make(&a);
     GPU_UNROLL
     for (int i = 0; i < 4; i++) {
         GPU_UNROLL
         for (int j = 0; j < 4; j++) {
-            gemm_write(&a, base, m0 + y + 16 * i, n0 + x + 16 * j, sum[i][j]);
+            gemm_write(&a, out, m0 + y + 16 * i, n0 + x + 16 * j, sum[i][j]);
         }
     }
 }
 
 typedef struct half_tiles {
-    uint32_t a[TRI_GPU_TILE][HALF_STRIDE], b[TRI_GPU_TILE][HALF_STRIDE]; /* pairs along k */
+    uint32_t a[HALF_WORDS(TRI_GPU_TILE)], b[HALF_WORDS(TRI_GPU_TILE)];
 } __attribute__((aligned(16))) half_tiles;
 
 GPU_FN void half_fill(const tri_gpu_operand *o, const tri_gpu_gemm_args *a, gemm_patches *p, int64_t base, int first,
-                      int rows, int k0, int end, uint32_t tile[TRI_GPU_TILE][HALF_STRIDE], const int side)
+                      int rows, int k0, int end, uint32_t *tile, const int side)
 {
     if (o->eights) {
         gemm_part part;
         gemm_load(&part, o, &a->w, p, base, first, rows, k0, end, side);
-        gemm_keep(&part, o, a->type, tile[0], side);
+        gemm_keep(&part, o, tile, a->type, side);
         p->k = gemm_digits_add(p->k, p->depth, p->middles, p->lows);
         return;
     }
@@ -86,34 +86,34 @@ GPU_FN void half_fill(const tri_gpu_operand *o, const tri_gpu_gemm_args *a, gemm
         if (first + i < rows && k0 + 2 * k + 1 < end) {
             pair |= (uint32_t)gpu_to_half(gemm_element(o, &a->w, base, first + i, k0 + 2 * k + 1, side), a->type) << 16;
         }
-        tile[i][k] = pair;
+        tile[half_place(i) + k] = pair;
     }
 }
 
-/* 16 elements of k for a warp's 32 x 32. */
-GPU_FN void half_steps(const half_tiles *tiles, int type, int wm, int wn, int k, float sum[2][4][4])
+/* The first `depth` elements of k of a tile for a warp's 32 x 32; type: a constant. */
+GPU_FN void half_steps(const half_tiles *tiles, int wm, int wn, int depth, float sum[2][4][4], const int type)
 {
-    const int g = gpu_tx() % 32 / 4, t = gpu_tx() % 4;
-    uint32_t left[2][4], right[2];
-    GPU_UNROLL
-    for (int i = 0; i < 2; i++) {
-        GPU_UNROLL
-        for (int r = 0; r < 4; r++) {
-            left[i][r] = tiles->a[wm + 16 * i + g + r % 2 * 8][k / 2 + t + r / 2 * 4];
-        }
-    }
-    GPU_UNROLL
-    for (int j = 0; j < 4; j++) {
-        right[0] = tiles->b[wn + 8 * j + g][k / 2 + t];
-        right[1] = tiles->b[wn + 8 * j + g][k / 2 + t + 4];
+    uint32_t left[2][4], right[4];
+    GPU_ROLLED
+    for (int k = 0; k < HALF_DEPTH && k < depth; k += 16) {
         GPU_UNROLL
         for (int i = 0; i < 2; i++) {
-            gpu_mma(type, sum[i][j], left[i], right);
+            half_block(left[i], tiles->a, wm + 16 * i, k / 2, GEMM_A);
+        }
+        GPU_UNROLL
+        for (int j = 0; j < 4; j++) {
+            if (j % 2 == 0) {
+                half_block(right, tiles->b, wn + 8 * j, k / 2, GEMM_B);
+            }
+            GPU_UNROLL
+            for (int i = 0; i < 2; i++) {
+                gpu_mma(type, sum[i][j], left[i], right + j % 2 * 2);
+            }
         }
     }
 }
 
-GPU_KERNEL(gemm_half)
+GPU_KERNEL_OF(gemm_half, TRI_GPU_THREADS / 2, 4)
 {
     GPU_SHARED(half_tiles, shared);
     const int m0 = gpu_bx() * TRI_GPU_TILE, n0 = gpu_by() * TRI_GPU_TILE;
@@ -128,14 +128,14 @@ GPU_KERNEL(gemm_half)
         half_fill(&a.a, &a, &left, a_base, m0, a.m, k0, end, shared->a, GEMM_A);
         half_fill(&a.b, &a, &right, b_base, n0, a.n, k0, end, shared->b, GEMM_B);
         gpu_sync();
-        for (int k = 0; k < HALF_DEPTH && inside; k += 16) {
-            if (k0 + k < end) {
-                half_steps(shared, a.type, wm, wn, k, sum);
-            }
+        if (inside && a.type == TRI_GPU_BF16) {
+            half_steps(shared, wm, wn, end - k0, sum, TRI_GPU_BF16);
+        } else if (inside) {
+            half_steps(shared, wm, wn, end - k0, sum, TRI_GPU_F16);
         }
         gpu_sync();
     }
-    const int64_t base = gemm_base_c(&a);
+    const gemm_out out = gemm_out_make(&a);
     const int g = gpu_tx() % 32 / 4, t = gpu_tx() % 4;
     GPU_UNROLL
     for (int i = 0; i < 2; i++) {
@@ -143,7 +143,7 @@ GPU_KERNEL(gemm_half)
         for (int j = 0; j < 4; j++) {
             GPU_UNROLL
             for (int r = 0; r < 2; r++) {
-                gemm_write_pair(&a, base, m0 + wm + 16 * i + g + 8 * r, n0 + wn + 8 * j + 2 * t, sum[i][j] + 2 * r,
+                gemm_write_pair(&a, out, m0 + wm + 16 * i + g + 8 * r, n0 + wn + 8 * j + 2 * t, sum[i][j] + 2 * r,
                                 GEMM_A);
             }
         }

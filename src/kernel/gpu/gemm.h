@@ -8,8 +8,17 @@
 
 #include "kernel/gpu/math.h"
 
-#define HALF_DEPTH  32 /* of a tile in 16 bits */
-#define HALF_STRIDE 20 /* pairs of a row, so that fragments are free of bank conflicts */
+/* A tile in 16 bits has pairs along k. The rows of a fragment, and what threads store together, lie in different banks:
+ * eight rows from one to the next, and the next eight 16 banks further. */
+#define HALF_DEPTH       32
+#define HALF_STRIDE      20                     /* words of a row */
+#define HALF_EIGHT       (8 * HALF_STRIDE + 16) /* of eight rows, the first of which is a multiple of 8 */
+#define HALF_WORDS(rows) ((rows) / 8 * HALF_EIGHT)
+
+GPU_FN int half_place(int row)
+{
+    return row / 8 * HALF_EIGHT + row % 8 * HALF_STRIDE;
+}
 
 /* Where this product of the batch begins. */
 GPU_FN int64_t gemm_base(const tri_gpu_gemm_args *a, const tri_gpu_operand *o)
@@ -107,6 +116,39 @@ GPU_FN int gemm_along_k(const tri_gpu_operand *o, const int side)
     return o->source == TRI_GPU_PLAIN ? o->column == 1 : side == GEMM_A;
 }
 
+/* Fragments of 16 rows and 16 elements of k of a tile, from row `row`, a multiple of 16, and word `word` on. Thread t
+ * of group g of a warp, 4 g + t, has word t of row g in block[0]; block[1]: 8 rows down on side A, 4 words on else;
+ * block[2]: the other way; block[3]: both. */
+GPU_FN void half_block(uint32_t block[4], const uint32_t *tile, int row, int word, const int side)
+{
+#ifdef GPU_DEVICE
+    const int lane = gpu_tx() % 32, i = lane / 8;
+    const uint32_t *const from = tile + half_place(row + (side == GEMM_A ? i % 2 : i / 2) * 8 + lane % 8) + word +
+                                 (side == GEMM_A ? i / 2 : i % 2) * 4;
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(block[0]), "=r"(block[1]), "=r"(block[2]), "=r"(block[3])
+                 : "r"(gpu_address(from)));
+#else
+    for (int i = 0; i < 4; i++) {
+        block[i] = tile[half_place(row + (side == GEMM_A ? i % 2 : i / 2) * 8 + gpu_tx() % 32 / 4) + word +
+                        (side == GEMM_A ? i / 2 : i % 2) * 4 + gpu_tx() % 4];
+    }
+#endif
+}
+
+/* 16 bytes of a tile at once. */
+GPU_FN void half_store(uint32_t *to, gpu_quad quad)
+{
+#ifdef GPU_DEVICE
+    asm volatile("st.shared.v4.u32 [%0], {%1,%2,%3,%4};"
+                 :
+                 : "r"(gpu_address(to)), "r"(quad.word[0]), "r"(quad.word[1]), "r"(quad.word[2]), "r"(quad.word[3])
+                 : "memory");
+#else
+    *(gpu_quad *)to = quad;
+#endif
+}
+
 /* --- tiles in 16 bits of factors with eights: threads / 2 rows, HALF_DEPTH of k --- */
 
 /* What a thread has of a tile: 16 elements, in f32 or in the first two. */
@@ -125,6 +167,12 @@ GPU_FN void gemm_read(gpu_quad quad[2], tri_gpu_value value, int64_t at, int ins
             quad[1] = gpu_load_quad(value, at + 4);
         }
     }
+}
+
+/* Row of a task along k: 8 threads that store together have rows whose banks differ by 16, four apart. */
+GPU_FN int gemm_row(int task)
+{
+    return task / 32 * 8 + task / 4 % 2 * 4 + task / 8 % 4;
 }
 
 /* A number in three digits: row and column of a tap, and channel; or image, row and column of a place. */
@@ -199,8 +247,8 @@ GPU_FN gemm_patches gemm_patches_make(const tri_gpu_operand *o, const tri_gpu_wi
     if (side == GEMM_B) {
         gemm_patches_row(&p, o, w, first + gpu_tx() / 16 * 8, 0, side);
     } else {
-        gemm_patches_row(&p, o, w, first + gpu_tx() / 4, 0, side);
-        gemm_patches_row(&p, o, w, first + (gpu_tx() + gpu_nx()) / 4, 1, side);
+        gemm_patches_row(&p, o, w, first + gemm_row(gpu_tx()), 0, side);
+        gemm_patches_row(&p, o, w, first + gemm_row(gpu_tx() + gpu_nx()), 1, side);
     }
     return p;
 }
@@ -244,7 +292,7 @@ GPU_FN void gemm_load(gemm_part *part, const tri_gpu_operand *o, const tri_gpu_w
     if (gemm_along_k(o, side)) { /* 8 elements along k of two rows */
         GPU_UNROLL
         for (int s = 0; s < 2; s++) {
-            const int task = gpu_tx() + s * gpu_nx(), row = first + task / 4, k = k0 + task % 4 * 8;
+            const int task = gpu_tx() + s * gpu_nx(), row = first + gemm_row(task), k = k0 + task % 4 * 8;
             gemm_read_at(part->quad + 2 * s, o, w, p, base, row, k, row < rows && k < end, s, side);
         }
     } else { /* 8 rows of two neighbours along k */
@@ -256,46 +304,83 @@ GPU_FN void gemm_load(gemm_part *part, const tri_gpu_operand *o, const tri_gpu_w
     }
 }
 
-/* Element e of 8, in 16 bits. */
-GPU_FN uint32_t gemm_half_of(const gpu_quad quad[2], int source, int type, const int e)
+/* Element e of 8, in 16 bits, from f32 or from as many bits. */
+GPU_FN uint32_t gemm_half_of(const gpu_quad quad[2], const int source, const int type, const int e)
 {
     return source == TRI_GPU_F32 ? gpu_to_half(gpu_float(quad[e / 4].word[e % 4]), type)
                                  : quad[0].word[e / 2] >> (e % 2 * 16) & 0xffffu;
 }
 
-/* tile: pairs along k, HALF_STRIDE a row. */
-GPU_FN void gemm_keep(const gemm_part *part, const tri_gpu_operand *o, int type, uint32_t *tile, const int side)
+/* 8 elements along k of two rows. */
+GPU_FN void gemm_keep_rows(const gemm_part *part, uint32_t *tile, const int source, const int type)
 {
-    const int source = o->value.type;
+    GPU_UNROLL
+    for (int s = 0; s < 2; s++) {
+        const int task = gpu_tx() + s * gpu_nx();
+        gpu_quad pairs = part->quad[2 * s];
+        GPU_UNROLL
+        for (int w = 0; w < 4 && source == TRI_GPU_F32; w++) {
+            pairs.word[w] = gemm_half_of(part->quad + 2 * s, source, type, 2 * w) |
+                            gemm_half_of(part->quad + 2 * s, source, type, 2 * w + 1) << 16;
+        }
+        half_store(tile + half_place(gemm_row(task)) + task % 4 * 4, pairs);
+    }
+}
+
+/* 8 rows of two neighbours along k. */
+GPU_FN void gemm_keep_columns(const gemm_part *part, uint32_t *tile, const int source, const int type)
+{
+    uint32_t *const words = tile + half_place(gpu_tx() / 16 * 8) + gpu_tx() % 16;
+    GPU_UNROLL
+    for (int e = 0; e < 8; e++) {
+        words[e * HALF_STRIDE] =
+            gemm_half_of(part->quad, source, type, e) | gemm_half_of(part->quad + 2, source, type, e) << 16;
+    }
+}
+
+GPU_FN void gemm_keep_as(const gemm_part *part, const tri_gpu_operand *o, uint32_t *tile, const int source,
+                         const int type, const int side)
+{
     if (gemm_along_k(o, side)) {
-        GPU_UNROLL
-        for (int s = 0; s < 2; s++) {
-            const int task = gpu_tx() + s * gpu_nx();
-            gpu_quad pairs;
-            GPU_UNROLL
-            for (int w = 0; w < 4; w++) {
-                pairs.word[w] = gemm_half_of(part->quad + 2 * s, source, type, 2 * w) |
-                                gemm_half_of(part->quad + 2 * s, source, type, 2 * w + 1) << 16;
-            }
-            *(gpu_quad *)(tile + task / 4 * HALF_STRIDE + task % 4 * 4) = pairs;
-        }
+        gemm_keep_rows(part, tile, source, type);
     } else {
-        uint32_t *const words = tile + gpu_tx() / 16 * 8 * HALF_STRIDE + gpu_tx() % 16;
-        GPU_UNROLL
-        for (int e = 0; e < 8; e++) {
-            words[e * HALF_STRIDE] =
-                gemm_half_of(part->quad, source, type, e) | gemm_half_of(part->quad + 2, source, type, e) << 16;
-        }
+        gemm_keep_columns(part, tile, source, type);
+    }
+}
+
+/* What was loaded becomes a tile. */
+GPU_FN void gemm_keep(const gemm_part *part, const tri_gpu_operand *o, uint32_t *tile, int type, const int side)
+{
+    if (o->value.type != TRI_GPU_F32) {
+        gemm_keep_as(part, o, tile, TRI_GPU_BF16, TRI_GPU_BF16, side); /* as it is */
+    } else if (type == TRI_GPU_BF16) {
+        gemm_keep_as(part, o, tile, TRI_GPU_F32, TRI_GPU_BF16, side);
+    } else {
+        gemm_keep_as(part, o, tile, TRI_GPU_F32, TRI_GPU_F16, side);
     }
 }
 
 /* --- sums --- */
 
-/* What element (i, j) of c becomes, which lies at `at`. */
-GPU_FN float gemm_value(const tri_gpu_gemm_args *a, int64_t at, int j, float v)
+/* Where this product of the batch goes, and its bias or NULL; with one there are no chunks. */
+typedef struct gemm_out {
+    int64_t base;
+    const float *bias;
+} gemm_out;
+
+GPU_FN gemm_out gemm_out_make(const tri_gpu_gemm_args *a)
 {
-    if (a->bias != 0) {
-        v += a->bias[gpu_bz() % a->groups * a->n + j]; /* there are no chunks */
+    gemm_out out;
+    out.base = gemm_base_c(a);
+    out.bias = a->bias != 0 ? a->bias + gpu_bz() % a->groups * a->n : 0;
+    return out;
+}
+
+/* What element (i, j) of c becomes, which lies at `at`. */
+GPU_FN float gemm_value(const tri_gpu_gemm_args *a, gemm_out out, int64_t at, int j, float v)
+{
+    if (out.bias != 0) {
+        v += out.bias[j];
     }
     if (a->adds) {
         v += gpu_load(a->c.value, at);
@@ -303,40 +388,42 @@ GPU_FN float gemm_value(const tri_gpu_gemm_args *a, int64_t at, int j, float v)
     return a->relu && v < 0.0f ? 0.0f : v;
 }
 
-/* Where element (i, j) lies; base: of gemm_base_c(); side: GEMM_PLAIN, or GEMM_A: c may be PATCHES_DW. */
-GPU_FN int64_t gemm_place_c(const tri_gpu_gemm_args *a, int64_t base, int i, int j, const int side)
+/* Where element (i, j) lies; side: GEMM_PLAIN, or GEMM_A: c may be PATCHES_DW. */
+GPU_FN int64_t gemm_place_c(const tri_gpu_gemm_args *a, gemm_out out, int i, int j, const int side)
 {
     int64_t column = (int64_t)j * a->c.column;
     if (side != GEMM_PLAIN && a->c.source == TRI_GPU_PATCHES_DW) {
         const int channels = a->w.channels / a->groups, taps = a->w.kernel[0] * a->w.kernel[1];
         column = j % channels * taps + j / channels;
     }
-    return base + (int64_t)i * a->c.row + column;
+    return out.base + (int64_t)i * a->c.row + column;
 }
 
-GPU_FN void gemm_write(const tri_gpu_gemm_args *a, int64_t base, int i, int j, float v)
+GPU_FN void gemm_write(const tri_gpu_gemm_args *a, gemm_out out, int i, int j, float v)
 {
     if (i < a->m && j < a->n) {
-        const int64_t at = gemm_place_c(a, base, i, j, GEMM_A);
-        gpu_store(a->c.value, at, gemm_value(a, at, j, v));
+        const int64_t at = gemm_place_c(a, out, i, j, GEMM_A);
+        gpu_store(a->c.value, at, gemm_value(a, out, at, j, v));
     }
 }
 
-/* (i, j) and (i, j + 1), of which c may have the first alone. */
-GPU_FN void gemm_write_pair(const tri_gpu_gemm_args *a, int64_t base, int i, int j, const float v[2], const int side)
+/* (i, j) and (i, j + 1); where c has no pairs it may have the first alone. */
+GPU_FN void gemm_write_pair(const tri_gpu_gemm_args *a, gemm_out out, int i, int j, const float v[2], const int side)
 {
     if (i >= a->m || j >= a->n) {
         return;
     }
-    const int more = j + 1 < a->n;
-    const int64_t at = gemm_place_c(a, base, i, j, side), next = more ? gemm_place_c(a, base, i, j + 1, side) : at;
-    const float first = gemm_value(a, at, j, v[0]), second = more ? gemm_value(a, next, j + 1, v[1]) : 0.0f;
     if (!a->c.pairs) {
-        gpu_store(a->c.value, at, first);
-        if (more) {
-            gpu_store(a->c.value, next, second);
+        GPU_ROLLED
+        for (int k = 0; k < 2 && j + k < a->n; k++) {
+            const int64_t one = gemm_place_c(a, out, i, j + k, side);
+            gpu_store(a->c.value, one, gemm_value(a, out, one, j + k, k == 0 ? v[0] : v[1]));
         }
-    } else if (a->c.value.type == TRI_GPU_F32) {
+        return;
+    }
+    const int64_t at = gemm_place_c(a, out, i, j, side);
+    const float first = gemm_value(a, out, at, j, v[0]), second = gemm_value(a, out, at + 1, j + 1, v[1]);
+    if (a->c.value.type == TRI_GPU_F32) {
         *(gpu_four *)((float *)a->c.value.data + at) = (uint64_t)gpu_bits(first) | (uint64_t)gpu_bits(second) << 32;
     } else {
         *(gpu_two *)((uint16_t *)a->c.value.data + at) = gpu_pair(first, second, a->c.value.type);
