@@ -27,7 +27,8 @@ void *mirror_place(mirror *m, const void *host, size_t nbytes);
 /* Copies come back. */
 void mirror_end(mirror *m);
 
-/* Tests of kernels that are launched alone. */
+/* Tests of kernels that are launched alone, and of what they have in common. */
+void tanh_has_the_bits_of_its_formula(void **state);
 void columns_in_fours_give_the_bits_of_columns_one_by_one(void **state);
 void tiles_of_all_forms_give_the_same_bits(void **state);
 void large_tiles_are_for_large_products_on_multiples_of_16_bytes(void **state);

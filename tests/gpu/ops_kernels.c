@@ -10,6 +10,7 @@
 
 #include "base/status.h"
 #include "gpu/ops.h"
+#include "kernel/gpu/math.h"
 #include "ops/ops.h"
 
 void *mirror_add(mirror *m, const void *host, size_t nbytes)
@@ -39,6 +40,18 @@ void mirror_end(mirror *m)
 void *mirror_place(mirror *m, const void *host, size_t nbytes)
 {
     return card != NULL ? mirror_add(m, host, nbytes) : (void *)(uintptr_t)host;
+}
+
+void tanh_has_the_bits_of_its_formula(void **state)
+{
+    (void)state;
+    for (uint64_t bits = 0; bits < UINT64_C(1) << 32; bits += 100003) {
+        const float x = gpu_float((uint32_t)bits), z = gpu_abs(x), got = gpu_tanh(x);
+        const float want = gpu_sign(1.0f - 2.0f / (gpu_exp(2.0f * z) + 1.0f), x);
+        if (x != x ? got == got : z >= 0.625f && gpu_bits(got) != gpu_bits(want)) {
+            fail_msg("tanh(%a): want %a, got %a", (double)x, (double)want, (double)got);
+        }
+    }
 }
 
 /* --- sums of columns --- */

@@ -667,6 +667,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(an_add_and_its_norm_in_one_pass_give_the_bits_of_two),
         cmocka_unit_test(tiles_of_all_forms_give_the_same_bits),
         cmocka_unit_test(large_tiles_are_for_large_products_on_multiples_of_16_bytes),
+        cmocka_unit_test(tanh_has_the_bits_of_its_formula),
         cmocka_unit_test(columns_in_fours_give_the_bits_of_columns_one_by_one),
         cmocka_unit_test(embeddings_may_be_wide_and_long),
         cmocka_unit_test(an_embedding_is_taken_in_parts),
