@@ -120,12 +120,12 @@ GPU_FN void head_left(uint32_t left[TRI_GPU_HEAD / 16][4], const head_rows *h, i
 /* sum[j] += left factors times `rows` rows of a tile, over the elements of a head; j: 8 rows each. The factors are in
  * registers, or where `own` is not NULL 16 rows of a tile. */
 GPU_FN void head_scores(float sum[KEYS / 8][4], const int type, uint32_t left[TRI_GPU_HEAD / 16][4],
-                        const uint32_t *own, const uint32_t *tile, const int most, const int rows)
+                        const uint32_t *own, const int owns, const uint32_t *tile, const int most, const int rows)
 {
     uint32_t right[4];
     GPU_UNROLL
     for (int k = 0; k < most / 16; k++) {
-        if (own != 0) {
+        if (owns) {
             gpu_load_left(left[k], own + 8 * k, ROW_WORDS(most));
         }
         GPU_UNROLL
@@ -304,7 +304,7 @@ GPU_FN void head_forward(const tri_gpu_attention_args *a, uint32_t *k, uint32_t 
         if (u0 <= first + 15) { /* the whole warp: some row sees some key */
             const uint32_t kept = drops ? head_kept_keys(a, drawn, first, u0, KEYS / 2) : 0;
             float s[KEYS / 8][4] = {{0}};
-            head_scores(s, type, q, 0, k, most, KEYS);
+            head_scores(s, type, q, 0, 0, k, most, KEYS);
             head_softmax(a, s, first, u0, top, sum, shrink, kept, drops);
             GPU_UNROLL
             for (int i = 0; i < most / 2; i++) {
@@ -384,8 +384,8 @@ GPU_FN void head_back_queries(const tri_gpu_attention_dq_args *a, uint32_t *k, u
         for (int u = 0; u < KEYS && u0 + u <= first + 15; u += SOME) { /* the whole warp */
             const uint32_t kept = drops ? head_kept_keys(f, drawn, first, u0 + u, SOME / 2) : 0;
             float s[KEYS / 8][4] = {{0}}, dp[KEYS / 8][4] = {{0}};
-            head_scores(s, type, q, 0, k + u * ROW_WORDS(most), most, SOME);
-            head_scores(dp, type, dy, 0, v + u * ROW_WORDS(most), most, SOME);
+            head_scores(s, type, q, 0, 0, k + u * ROW_WORDS(most), most, SOME);
+            head_scores(dp, type, dy, 0, 0, v + u * ROW_WORDS(most), most, SOME);
             head_query_slopes(f, s, dp, lse, dot, first, u0 + u, kept, drops);
             head_weigh(out, type, s, k + u * ROW_WORDS(most), most, SOME);
         }
@@ -440,12 +440,12 @@ GPU_FN void head_back_keys(const tri_gpu_attention_dq_args *a, head_tiles tiles,
     const int64_t key = (f->queries + gpu_by()) * f->width;
     int64_t drawn = drops ? attention_first(f, gpu_bz(), begin) : 0;
     const head_rows own[2] = {head_input(f, f->x, key), head_input(f, f->x, key + f->keys * f->width)};
-    const uint32_t *const own_k = tiles.k != 0 ? tiles.k + warp * ROW_WORDS(most) : 0;
-    const uint32_t *const own_v = tiles.v != 0 ? tiles.v + warp * ROW_WORDS(most) : 0;
+    const uint32_t *const own_k = most > 64 ? tiles.k + warp * ROW_WORDS(most) : 0;
+    const uint32_t *const own_v = most > 64 ? tiles.v + warp * ROW_WORDS(most) : 0;
     const float whole[2] = {1, 1};
     uint32_t k[TRI_GPU_HEAD / 16][4] = {{0}}, v[TRI_GPU_HEAD / 16][4] = {{0}};
     float dk[TRI_GPU_HEAD / 8][4] = {{0}}, dv[TRI_GPU_HEAD / 8][4] = {{0}};
-    if (tiles.k != 0) {
+    if (most > 64) {
         head_share share = head_begin(own, u0, most);
         head_fill(tiles.k, tiles.v, &share, own, KEYS, most); /* seen behind the first barrier */
     } else {
@@ -469,8 +469,8 @@ GPU_FN void head_back_keys(const tri_gpu_attention_dq_args *a, head_tiles tiles,
                 if (first <= t0 + i + FEWER - 1 && t0 + i < length) { /* the whole warp */
                     const uint32_t kept = drops ? head_kept_queries(f, drawn, t0 + i, first, FEWER / 2) : 0;
                     float s[KEYS / 8][4] = {{0}}, dp[KEYS / 8][4] = {{0}};
-                    head_scores(s, type, k, own_k, tiles.q + i * ROW_WORDS(most), most, FEWER);
-                    head_scores(dp, type, v, own_v, tiles.dy + i * ROW_WORDS(most), most, FEWER);
+                    head_scores(s, type, k, own_k, most > 64, tiles.q + i * ROW_WORDS(most), most, FEWER);
+                    head_scores(dp, type, v, own_v, most > 64, tiles.dy + i * ROW_WORDS(most), most, FEWER);
                     head_key_slopes(f, s, dp, tiles.lse + i, tiles.dot + i, first, t0 + i, kept, drops);
                     head_weigh(dv, type, s, tiles.dy + i * ROW_WORDS(most), most, FEWER);
                     head_weigh(dk, type, dp, tiles.q + i * ROW_WORDS(most), most, FEWER);

@@ -180,7 +180,8 @@ GPU_FN void gpu_load_matrices(uint32_t m[4], const uint32_t *row)
 {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
                  : "=r"(m[0]), "=r"(m[1]), "=r"(m[2]), "=r"(m[3])
-                 : "r"(gpu_address(row)));
+                 : "r"(gpu_address(row))
+                 : "memory");
 }
 
 /* A block of 16 x 16 elements of 16 bits in shared memory, whose rows begin `words` words apart, a multiple of 4. As a
@@ -202,7 +203,8 @@ GPU_FN void gpu_load_turned(uint32_t right[4], const uint32_t *tile, int words)
     const uint32_t *const row = tile + gpu_tx() % 16 * words + gpu_tx() % 32 / 16 * 4;
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
                  : "=r"(right[0]), "=r"(right[1]), "=r"(right[2]), "=r"(right[3])
-                 : "r"(gpu_address(row)));
+                 : "r"(gpu_address(row))
+                 : "memory");
 }
 #else
 GPU_FN uint16_t gpu_to_bf16(float x)
