@@ -8,36 +8,22 @@ import json
 import sys
 import time
 
-DEVICE, TURNS = ("cpu", 1) if "--cpu" in sys.argv else ("cuda", 10)
+from card_torch import DEVICE, missing, torch, wait
 
-
-def missing(why):
-    print(json.dumps({"missing": why}))
-    sys.exit(0)
-
-
-try:
-    import torch
-    from torch.nn import functional as F
-except ImportError:
-    missing("PyTorch is not installed")
+F, TURNS = torch.nn.functional, 10 if DEVICE == "cuda" else 1
 if not hasattr(F, "scaled_dot_product_attention"):
     missing(f"PyTorch {torch.__version__} has no scaled_dot_product_attention")
-if DEVICE == "cuda" and not torch.cuda.is_available():
-    missing("PyTorch finds no card")
 
 
 def milliseconds(call):
     """Of one call, the best of three runs."""
     best = float("inf")
     for _ in range(3):
-        if DEVICE == "cuda":
-            torch.cuda.synchronize()
+        wait()
         began = time.perf_counter()
         for _ in range(TURNS):
             call()
-        if DEVICE == "cuda":
-            torch.cuda.synchronize()
+        wait()
         best = min(best, (time.perf_counter() - began) / TURNS)
     return 1e3 * best
 
@@ -55,7 +41,7 @@ def main():
         dy = torch.randn_like(y)
         forward_ms = milliseconds(lambda: F.scaled_dot_product_attention(q, k, v, is_causal=True))
         backward_ms = milliseconds(lambda: torch.autograd.grad(y, (q, k, v), dy, retain_graph=True))
-        print(json.dumps({"forward_ms": forward_ms, "backward_ms": backward_ms, "how": f"PyTorch {torch.__version__}, {how}"}))
+        print(json.dumps({"forward_ms": forward_ms, "backward_ms": backward_ms, "how": f"PyTorch {torch.__version__}, {how}"}), flush=True)
 
 
 main()

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""PyTorch on one card, for bench/gpu/run: prints one JSON object {"step_s": [..], "torch": version} or {"missing": why}.
+"""PyTorch on one card, for bench/gpu/run: prints after each step one JSON object {"step_s": [..], "torch": version}, or {"missing": why}.
 
 usage: peer.py VARIANT LAYERS,HEADS,WIDTH,WORDS,CONTEXT|resnet20 BATCH STEPS WARM [--cpu]
 
@@ -13,24 +13,13 @@ import sys
 import time
 
 VARIANT, SHAPE, BATCH, STEPS, WARM = sys.argv[1], sys.argv[2], *map(int, sys.argv[3:6])
-DEVICE = "cpu" if "--cpu" in sys.argv else "cuda"
 os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"  # deterministic algorithms need it
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 
+from card_torch import DEVICE, torch, wait  # noqa: E402 (they look at the environment)
+from peer_gpt import Gpt  # noqa: E402
 
-def missing(why):
-    print(json.dumps({"missing": why}))
-    sys.exit(0)
-
-
-try:
-    import torch
-    from torch import nn
-    from torch.nn import functional as F
-except ImportError:
-    missing("PyTorch is not installed")
-
-from peer_gpt import Gpt  # noqa: E402 (after the check for PyTorch)
+nn, F = torch.nn, torch.nn.functional
 
 
 class Block(nn.Module):
@@ -72,15 +61,9 @@ def make():
     return net, (text[:, :-1].contiguous(), text[:, 1:].contiguous()), optimizer, lambda n, x, y: n(x, y)
 
 
-def wait():
-    if DEVICE == "cuda":
-        torch.cuda.synchronize()
-
-
 def main():
-    if DEVICE == "cuda" and not torch.cuda.is_available():
-        missing("PyTorch finds no card")
     torch.manual_seed(1)
+    torch.backends.cudnn.benchmark = SHAPE == "resnet20"  # its shapes never change
     torch.use_deterministic_algorithms("deterministic" in VARIANT, warn_only=True)
     net, batch, optimizer, loss_of = make()
     run = torch.compile(net) if VARIANT.startswith("compiled") else net
@@ -95,7 +78,7 @@ def main():
         optimizer.step()
         wait()
         times.append(time.perf_counter() - began)
-    print(json.dumps({"step_s": times[WARM:], "torch": torch.__version__}))
+        print(json.dumps({"step_s": times[WARM:], "torch": torch.__version__}), flush=True)
 
 
 main()

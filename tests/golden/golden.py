@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
 """The weights that configurations give in many layouts, against the hashes of cases.txt.
 
-usage: golden.py TRIREME [--accept] [--fake | --cuda] [--layouts] [KEY=VALUE ...] [NAME ...]
+usage: golden.py TRIREME [--accept [--into FILE]] [--fake | --cuda] [--layouts] [KEY=VALUE ...] [NAME ...]
 
 --fake trains on the fake device, whose memory the host cannot touch: the weights must be those of the table.
 --cuda trains on train.device=cuda with a table of its own, tests/gpu/expected/train.txt: on a card, or on the emulator where
 LD_LIBRARY_PATH has its libcuda.so.1.
 --layouts compares the layouts of each block with its one process, whatever the table says. KEY=VALUE: options of all runs.
 --accept writes the hash of one process of each block (and of each line with hashes of its own) into cases.txt: a change
-of bits shows in the difference of that file, and CHANGELOG.md has to name it. NAME: only the blocks of these names.
+of bits shows in the difference of that file, and CHANGELOG.md has to name it. --into: into FILE, after each of these runs.
+NAME: only the blocks of these names.
 
 Blocks run side by side, one for each processor. GOLDEN in the table is this folder. Two words run more than one command:
   resume STEP FLAGS : FLAGS   the first flags up to STEP, then --resume with the others
@@ -24,9 +25,13 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 TABLE = pathlib.Path(__file__).with_name("cases.txt")
+INTO = None  # where accepted hashes go
+UNKNOWN = "-" * 16  # there, before they are known
+LOCK = threading.Lock()
 KERNELS = []  # train.isa, where this processor has the table's kernels; train.device
 kills = []  # how many workers died in each run of "killed": a fast machine may end a run before the last kill
 HASH = re.compile(r"^weights: xxh3 ([0-9a-f]{16})$", re.M)
@@ -131,6 +136,12 @@ def run(block, words):
     return found.group(1)
 
 
+def accept_hash(lines, case, found):
+    with LOCK:
+        lines[case.line] = lines[case.line].replace(case.expected, found, 1)
+        INTO.write_text("\n".join(lines) + "\n")
+
+
 def check(block, recorded, accept, lines):
     """What to print of a block, and the number of cases whose hash is another one."""
     began, said, wrong, alone = time.monotonic(), [], 0, block.cases[0].expected if recorded else None
@@ -143,7 +154,7 @@ def check(block, recorded, accept, lines):
             wrong += 1
             continue
         if accept and case.line is not None:
-            lines[case.line] = lines[case.line].replace(case.expected, found, 1)
+            accept_hash(lines, case, found)
             alone = found if case is block.cases[0] else alone
         elif expected is None:
             alone = alone or found
@@ -154,7 +165,11 @@ def check(block, recorded, accept, lines):
 
 
 def main():
-    global TABLE
+    global TABLE, INTO
+    if "--into" in sys.argv[:-1]:
+        at = sys.argv.index("--into")
+        INTO = pathlib.Path(sys.argv[at + 1])
+        del sys.argv[at:at + 2]
     flags = {"--accept", "--fake", "--cuda", "--layouts"}
     accept, names = "--accept" in sys.argv, [word for word in sys.argv[1:] if word not in flags and "=" not in word]
     KERNELS.extend(word for word in sys.argv[1:] if "=" in word)
@@ -163,7 +178,7 @@ def main():
     if "--cuda" in sys.argv:
         KERNELS.append("train.device=cuda")
         TABLE = TABLE.parent.parent / "gpu/expected/train.txt"
-    blocks, lines = read_table(), TABLE.read_text().splitlines()
+    blocks, lines, INTO = read_table(), TABLE.read_text().splitlines(), INTO or TABLE
     wrong, recorded = 0, "--cuda" in sys.argv or has_recorded_kernels()
     if "--layouts" in sys.argv:
         recorded = False
@@ -173,6 +188,9 @@ def main():
         KERNELS.append("train.isa=avx2")
     else:
         print("other kernels than the table's: the layouts of each block are compared with one process")
+    if accept and INTO != TABLE:
+        for case in (case for block in blocks for case in block.cases if case.line is not None):
+            lines[case.line], case.expected = lines[case.line].replace(case.expected, UNKNOWN, 1), UNKNOWN
     if accept and (not recorded or "--fake" in sys.argv):
         return 2
     unknown = set(names) - {block.name for block in blocks}
@@ -182,12 +200,11 @@ def main():
     blocks = [block for block in blocks if not names or block.name in names]
     with concurrent.futures.ThreadPoolExecutor(max(os.cpu_count(), 2)) as pool:
         longest_first = sorted(blocks, key=lambda block: len(block.cases), reverse=True)
-        for text, failed in pool.map(lambda block: check(block, recorded, accept, lines), longest_first):
+        for done in concurrent.futures.as_completed([pool.submit(check, block, recorded, accept, lines) for block in longest_first]):
+            text, failed = done.result()
             print(text, flush=True)
             wrong += failed
     count = sum(len(block.cases) for block in blocks)
-    if accept:
-        TABLE.write_text("\n".join(lines) + "\n")
     print(f"{count} runs, {wrong} with other weights or none")
     if kills and not any(kills):
         print("no worker could be killed: the runs of 'killed' need more steps")

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """tools/gpu_bundle and tools/gpu_check, rehearsed on the emulator: usage: gpu_tools.py TRIREME"""
-import importlib.machinery
-import importlib.util
 import os
 import pathlib
+import re
 import signal
+import struct
 import subprocess
 import sys
 import tarfile
@@ -61,18 +61,22 @@ class Tools(unittest.TestCase):
         self.assertEqual(made.returncode, 0, made.stdout)
         with tarfile.open(f"{bundle}.tar.gz") as archive:
             archive.extractall(self.folder)
-        done = run("tools/gpu_check", "--fake", "facts", "1", "gemm", "attention", "training", "nccl", "faults", "gpt2", "profile",
-                   "--seconds", LIMIT_S - 20, folder=bundle, FAKE_NVML="ecc=2")
+        done = run("tools/gpu_check", "--fake", "facts", "1", "driver", "gemm", "attention", "training", "nccl", "faults", "gpt2", "profile",
+                   "--seconds", LIMIT_S - 20, "--out", "made/by/card.md", folder=bundle, FAKE_NVML="ecc=2")
         self.assertEqual(done.returncode, 0, done.stdout)
-        table, *tables = (bundle / "gpu_check.md").read_text().split("\n\n")[1:]
-        names = ["facts", "ceilings", "gemm", "attention", "training", "nccl", "faults", "gpt2", "profile"]
+        head, table, *tables = (bundle / "made/by/card.md").read_text().split("\n\n")
+        self.assertIn(f"Built from {(bundle / 'COMMIT').read_text().strip()}. ", head)
+        names = ["facts", "ceilings", "driver", "gemm", "gpt2", "attention", "training", "nccl", "profile", "faults"]
         found = {row[1]: row for row in (line.split(" | ") for line in table.splitlines()[2:])}
         self.assertEqual({name: row[2] for name, row in found.items()}, {name: "passed" for name in names}, done.stdout)
         rows = [found[name] for name in ("facts", "ceilings", "gemm", "training", "nccl", "faults")]
+        self.assertRegex(found["driver"][4], r"a memfd, pinned: [\d.]+ GB/s from it, [\d.]+ GB/s to it; overlap: a copy in of .*; "
+                                             r"memory of the card for another process: this driver has no cuIpcGetMemHandle; .*: a second process "
+                                             r"pins the same memfd: [\d.]+ GB/s from it, [\d.]+ GB/s to it \|$")
         self.assertEqual([title.split(",")[0] for title in tables[::2]], ["Attention", "One step of a small GPT-2"])
         self.assertEqual(len(tables[1].splitlines()), 2 + 4)  # two shapes, two passes
         self.assertRegex(tables[1], r"\| small grouped: 2 x 8 \| 2 \(1\) x 16 \| backward \| [\d.]+ \| [\d.e-]+ \| \d+ % \| (-|[\d.]+) \|")
-        self.assertRegex(found["attention"][4], "2 shapes in bf16, 20 runs and any place in a batch have the same bits")
+        self.assertRegex(found["attention"][4], "2 shapes in bf16, 2 with the same bits in 20 runs and any place in a batch and near f32")
         self.assertEqual(len(tables[3].strip().splitlines()), 2 + 10 + 1)
         self.assertRegex(tables[3], r"\| cublasLt \d+x\d+x\d+ \| [\d.]+ \| \d+ % \| \d+ \|")
         self.assertRegex(found["gpt2"][4], r"8 shards: [\d,]+ tokens/s .*; 4 shards: [\d,]+ tokens/s .*; 16 shards: [\d,]+ tokens/s")
@@ -82,22 +86,88 @@ class Tools(unittest.TestCase):
         self.assertIn("12 of 12 refusals are those of the fake", rows[2][4])
         for row in (rows[3], rows[5]):
             self.assertIn("0 with other weights", row[4])
+        self.assertIn("train: all 1 hashes are the emulator's", rows[3][4])
+        block = re.compile("^mlp_f16 .*", re.M)
+        self.assertEqual(block.findall((bundle / "made/by/train.card.txt").read_text()),
+                         block.findall((bundle / "tests/gpu/expected/train.txt").read_text()))
+        self.assertIn("exit code 0: ", (bundle / "made/by/card.log").read_text())
         self.assertIn("NCCL 2.28.9, 1 rank: the canonical order has the bits of the host's sum, any order is exact", rows[4][4])
         self.assertIn("NCCL 2.28.9, 2 ranks: the canonical order", rows[4][4])
         self.assertIn("ranks 0 and 1 are both on card GPU-face0000", rows[4][4])
         self.assertIn("412 W, 61 degrees, 1755 MHz, 2 uncorrected memory errors; doctor: gpu memory errors: card 0: 2 uncorrected", rows[0][4])
 
     def test_a_section_that_fails_says_why_and_the_others_run(self):
-        done = run(TOOLS / "gpu_check", "--fake", "--build", BUILD, "0", "3", folder=self.folder, FAKE_CUDA="no_card")
+        done = run(TOOLS / "gpu_check", "--fake", "--build", BUILD, "0", "gemm", folder=self.folder, FAKE_CUDA="no_card")
         self.assertEqual(done.returncode, 1, done.stdout)
-        self.assertIn("| 0 | facts | failed | 0 | the driver finds no NVIDIA card |", (self.folder / "gpu_check.md").read_text())
+        self.assertIn("| 0 | facts | failed | 0 | the driver finds no NVIDIA card (gpu_check.log) |", (self.folder / "gpu_check.md").read_text())
         self.assertIn("there is no cublasLt", done.stdout)
+
+    def build_with(self, **programs):
+        """A build some of whose programs are shell scripts; FOLDER in them is tests/gpu/expected."""
+        (self.folder / "build/tests/gpu").mkdir(parents=True)
+        (self.folder / "build/trireme").symlink_to(BUILD / "trireme")
+        for path in (BUILD / "tests/gpu").glob("*"):
+            if path.name not in programs and not path.name.startswith("CMake"):
+                (self.folder / "build/tests/gpu" / path.name).symlink_to(path)
+        for name, text in programs.items():
+            path = self.folder / "build/tests/gpu" / name
+            path.write_text(f"#!/bin/sh\n{text.replace('FOLDER', str(TOOLS.parent / 'tests/gpu/expected'))}\n")
+            path.chmod(0o755)
+        return self.folder / "build"
+
+    def test_all_that_a_command_printed_before_it_failed_is_in_the_log(self):
+        build = self.build_with(gpu_measure_attention="for i in 1 2 3 4 5; do echo line $i; done; echo why >&2; exit 3")
+        done = run(TOOLS / "gpu_check", "--fake", "--build", build, "attention", folder=self.folder)
+        self.assertEqual(done.returncode, 1, done.stdout)
+        self.assertIn(" | failed | 0 | exit code 3: why (gpu_check.log) |", (self.folder / "gpu_check.md").read_text())
+        self.assertRegex((self.folder / "gpu_check.log").read_text(),
+                         r"=== attention, [\d.]+ s, exit code 3: .*gpu_measure_attention small\n--- stdout\nline 1\n(line .\n){4}--- stderr\nwhy\n")
+
+    def test_hashes_of_the_card_come_back_where_they_differ(self):
+        accept = 'eval "file=\\${$#}"; sed "%s" FOLDER/%s.txt > "$file"'
+        build = self.build_with(gpu_test_ops=accept % ("1s/....$/beef/; $ d", "ops"),
+                                gpu_test_tokens=accept % ("", "tokens") + '; echo "[  FAILED  ] one_test"; exit 1')
+        done = run(TOOLS / "gpu_check", "--fake", "--build", build, "ops", folder=self.folder)
+        self.assertEqual(done.returncode, 1, done.stdout)
+        self.assertRegex((self.folder / "gpu_check.md").read_text(),
+                         r"ops: 2 of \d+ differ, 1 absent: linear_small f32, [\w ]+; tokens: all 12 hashes are the emulator's; "
+                         r"tokens: one_test failed, exit code 1; tensor cores: 0 of 64 rows of results differ \(mma.card.txt\); another result")
+        self.assertIn("beef\n", (self.folder / "ops.card.txt").read_text())
+        step = (self.folder / "mma.card.txt").read_text().splitlines()
+        self.assertEqual(len(step), 4 * (16 + 8 + 16))
+
+    def test_one_step_of_tensor_cores_is_the_sum_of_products(self):
+        done = run(BUILD / "tests/gpu/gpu_measure_products", "dump", LD_LIBRARY_PATH=BUILD / "tests/gpu/fake")
+        rows = {}
+        for line in done.stdout.splitlines():
+            name, bits = line.split(": ")
+            kind, what, which, _ = name.split()
+            wide = which == "c"
+            values = [struct.unpack("<f" if wide or kind == "bf16" else "<e",
+                                    (int(word, 16) << (16 if kind == "bf16" and not wide else 0)).to_bytes(4 if wide or kind == "bf16" else 2, "little"))[0]
+                      for word in bits.split()]
+            rows.setdefault((kind, what), {}).setdefault(which, []).append(values)
+        self.assertEqual(len(rows), 4, done.stdout)
+        for (kind, what), of in rows.items():
+            for got, left in zip(of["c"], of["a"], strict=True):
+                for value, right in zip(got, of["b"], strict=True):
+                    want = sum(x * y for x, y in zip(left, right, strict=True))
+                    self.assertAlmostEqual(value, want, delta=0 if what == "whole" else 1e-4, msg=f"{kind} {what}")
+
+    def test_the_probe_says_why_it_refuses_an_algorithm(self):
+        done = run(TOOLS / "gpu_check", "--fake", "--build", BUILD, "gemm", folder=self.folder, FAKE_CUBLASLT="batch,tail,refuses")
+        self.assertEqual(done.returncode, 0, done.stdout)
+        counts = re.search(r"of (\d+) algorithms that the heuristic offers: (\d+) passes, (\d+) sum differs, (\d+) batch count differs, (\d+) refuses to run",
+                           done.stdout)
+        numbers = [int(word) for word in counts.groups()]
+        self.assertEqual(numbers[0], sum(numbers[1:]))
+        self.assertTrue(all(numbers), done.stdout)
 
     def test_pytorch_is_compared_or_reported_as_not_available(self):
         done = run(TOOLS / "gpu_check", "--fake", "--build", BUILD, "pytorch", "--seconds", LIMIT_S - 20, folder=self.folder)
         self.assertEqual(done.returncode, 0, done.stdout)
         self.assertRegex((self.folder / "gpu_check.md").read_text(),
-                         r"\| 11 \| pytorch \| (passed|not available) \| \d+ \| tiny trireme [\d,]+/s(, \d+ MiB)?; tiny eager ")
+                         r"\| 6 \| pytorch \| (passed|not available) \| \d+ \| tiny trireme [\d,]+/s(, \d+ MiB)?; tiny eager ")
 
     def test_sections_that_have_no_time_say_so(self):
         done = run(TOOLS / "gpu_check", "--fake", "--build", BUILD, "facts", "gemm", "--seconds", "1", folder=self.folder)
@@ -105,11 +175,6 @@ class Tools(unittest.TestCase):
         rows = [line.split(" | ") for line in (self.folder / "gpu_check.md").read_text().splitlines()[4:]]
         self.assertEqual([row[1:3] + row[4:] for row in rows], [["facts", "not available", "no time was left |"],
                                                                ["gemm", "not available", "no time was left |"]])
-        loader = importlib.machinery.SourceFileLoader("gpu_check", str(TOOLS / "gpu_check"))
-        sys.dont_write_bytecode = True
-        check = importlib.util.module_from_spec(importlib.util.spec_from_loader("gpu_check", loader))
-        loader.exec_module(check)
-        self.assertLessEqual(sum(limit_s for _, limit_s, _ in check.SECTIONS), check.ALL_S)
 
     def test_a_check_that_is_told_to_end_leaves_nobody_behind(self):
         with subprocess.Popen([str(TOOLS / "gpu_check"), "--fake", "--build", str(BUILD), "faults"], cwd=self.folder, text=True,
@@ -125,11 +190,13 @@ class Tools(unittest.TestCase):
         while processes_of(groups[0]) and time.monotonic() < end:
             time.sleep(0.005)
         self.assertEqual(processes_of(groups[0]), [])
+        self.assertRegex((self.folder / "gpu_check.md").read_text(), r"\| faults \| failed \| \d+ \| (.*; )?cut off \(gpu_check.log\) \|")
+        self.assertIn("=== faults, ", (self.folder / "gpu_check.log").read_text())
 
     def test_bad_words_and_bundles_that_are_too_large_are_refused(self):
         done = run(TOOLS / "gpu_check", "--build", BUILD, "speed", folder=self.folder)
         self.assertEqual(done.returncode, 2)
-        self.assertIn("section: want 0 to 11 or facts", done.stdout)
+        self.assertIn("section: want 0 to 13 or facts", done.stdout)
         made = run(TOOLS / "gpu_bundle", "--build", BUILD, "--most", "1", self.folder / "bundle")
         self.assertEqual(made.returncode, 1)
         self.assertIn("at most 1", made.stdout)

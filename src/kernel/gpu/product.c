@@ -9,7 +9,6 @@
 #include "base/log.h"
 #include "base/rng.h"
 #include "base/status.h"
-#include "device/cuda/cublaslt.h"
 
 #define MOST_ALGORITHMS 8
 #define NOISE           INT64_C(262147) /* elements of it, a prime: shards that it repeats in differ */
@@ -270,20 +269,21 @@ static tri_status sums_check(const probe *p, const tri_product_choice *choice, c
     return TRI_OK;
 }
 
-/* An algorithm that refuses is not fit; wrong: counts those whose sums differ from our own kernel's. */
 static tri_status algorithm_check(const probe *p, const tri_product_choice *choice, const tri_gpu_algorithm *algorithm,
-                                  bool *good, int *wrong)
+                                  tri_product_finding *finding)
 {
-    *good = true;
-    tri_status status = sums_check(p, choice, algorithm, good);
-    *wrong += status == TRI_OK && !*good;
-    if (status == TRI_OK && *good) {
-        status = noise_check(p, choice, algorithm, good);
+    bool good = true;
+    *finding = TRI_PRODUCT_SUM_DIFFERS;
+    tri_status status = sums_check(p, choice, algorithm, &good);
+    if (status == TRI_OK && good) {
+        *finding = TRI_PRODUCT_BATCH_DIFFERS;
+        status = noise_check(p, choice, algorithm, &good);
     }
     if (status == TRI_EUNSUPPORTED) {
-        *good = false;
+        *finding = TRI_PRODUCT_REFUSES;
         return TRI_OK;
     }
+    *finding = good ? TRI_PRODUCT_PASSES : *finding;
     return status;
 }
 
@@ -300,6 +300,19 @@ static void warn_of_sums(const probe *p, int count)
         count > 1 ? "all " : "the ", count, count > 1 ? "s" : "", library_of(p->device)->name);
 }
 
+tri_status tri_gpu_product_probe(const tri_device *device, const tri_gpu_gemm_args *args,
+                                 const tri_product_choice *choice, const tri_gpu_algorithm *algorithm,
+                                 tri_product_finding *finding)
+{
+    probe p = {.device = device, .product = &choice->product, .args = args, .batch = choice->batch};
+    tri_status status = probe_open(&p);
+    if (status == TRI_OK) {
+        status = algorithm_check(&p, choice, algorithm, finding);
+    }
+    probe_close(&p);
+    return status == TRI_OK ? tri_gpu_queue_of(device)->status : status;
+}
+
 static tri_status choose(const tri_device *device, const tri_gpu_gemm_args *args, tri_product_choice *choice)
 {
     int wrong = 0;
@@ -309,10 +322,11 @@ static tri_status choose(const tri_device *device, const tri_gpu_gemm_args *args
     tri_status status = count > 0 ? probe_open(&p) : TRI_OK;
     choice->own = true;
     for (int i = 0; i < count && choice->own && status == TRI_OK; i++) {
-        bool good = false;
-        status = algorithm_check(&p, choice, &found[i], &good, &wrong);
-        choice->own = !good;
-        choice->refused += !good;
+        tri_product_finding finding;
+        status = algorithm_check(&p, choice, &found[i], &finding);
+        choice->own = finding != TRI_PRODUCT_PASSES;
+        choice->refused += choice->own;
+        wrong += status == TRI_OK && finding == TRI_PRODUCT_SUM_DIFFERS;
         choice->algorithm = found[i];
     }
     if (tri_gpu_queue_of(device)->status == TRI_OK && wrong > 0 && wrong == count) {

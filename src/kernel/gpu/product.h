@@ -9,6 +9,7 @@
 #ifndef TRI_KERNEL_GPU_PRODUCT_H
 #define TRI_KERNEL_GPU_PRODUCT_H
 
+#include "device/cuda/cublaslt.h"
 #include "kernel/gpu/rows.h"
 
 /* Bytes of the results of one call of the library, at most, unless it is of one shard; tests set fewer. */
@@ -20,5 +21,17 @@ tri_status tri_gpu_product_plan(const tri_op_desc *desc, const tri_gpu_gemm_args
 /* Multiplies `shards` products by the library; bias: that of args, rounded to the type of c. false: our own kernel has
  * to. */
 bool tri_gpu_product_run(const tri_op_call *call, const tri_gpu_gemm_args *args, const void *bias, int64_t shards);
+
+/* What the probe finds of an algorithm. */
+typedef enum tri_product_finding {
+    TRI_PRODUCT_PASSES,
+    TRI_PRODUCT_REFUSES, /* the library does, for some batch */
+    TRI_PRODUCT_SUM_DIFFERS,
+    TRI_PRODUCT_BATCH_DIFFERS
+} tri_product_finding;
+/* Probes one more algorithm of a product that was planned with these arguments. */
+tri_status tri_gpu_product_probe(const tri_device *device, const tri_gpu_gemm_args *args,
+                                 const tri_product_choice *choice, const tri_gpu_algorithm *algorithm,
+                                 tri_product_finding *finding);
 
 #endif
