@@ -27,6 +27,17 @@ GPU_FN float gpu_power(int n)
     return gpu_float((uint32_t)(n + 127) << 23);
 }
 
+/* Of r in [-ln 2 / 2, ln 2 / 2]. */
+GPU_FN float gpu_exp_part(float r)
+{
+    float p = 1.393364885e-3f;
+    p = gpu_fma(p, r, 8.363180122e-3f);
+    p = gpu_fma(p, r, 4.166646494e-2f);
+    p = gpu_fma(p, r, 1.666657698e-1f);
+    p = gpu_fma(p, r, 0.5f);
+    return gpu_fma(p * r, r, r) + 1.0f;
+}
+
 /* Infinity from 88.73 on, 0 below -103.98. */
 GPU_FN float gpu_exp(float x)
 {
@@ -34,12 +45,7 @@ GPU_FN float gpu_exp(float x)
     const float shifted = gpu_fma(in, 1.44269504f, 12582912.0f); /* 1.5 * 2^23: its low bits are the rounded integer */
     const float n = shifted - 12582912.0f;
     const float r = gpu_fma(n, 1.904654300e-9f, gpu_fma(n, -0.693147182f, in));
-    float p = 1.393364885e-3f;
-    p = gpu_fma(p, r, 8.363180122e-3f);
-    p = gpu_fma(p, r, 4.166646494e-2f);
-    p = gpu_fma(p, r, 1.666657698e-1f);
-    p = gpu_fma(p, r, 0.5f);
-    p = gpu_fma(p * r, r, r) + 1.0f;
+    const float p = gpu_exp_part(r);
     const int power = (int)gpu_bits(shifted) - 0x4b400000, half = power / 2;
     const float y = p * gpu_power(half) * gpu_power(power - half);
     return x != x ? x : y;
@@ -52,12 +58,7 @@ GPU_FN float gpu_exp_below(float x)
     const float shifted = gpu_fma(in, 1.44269504f, 12583072.0f); /* 1.5 * 2^23 + 127 + 33 */
     const float n = shifted - 12583072.0f;
     const float r = gpu_fma(n, 1.904654300e-9f, gpu_fma(n, -0.693147182f, in));
-    float p = 1.393364885e-3f;
-    p = gpu_fma(p, r, 8.363180122e-3f);
-    p = gpu_fma(p, r, 4.166646494e-2f);
-    p = gpu_fma(p, r, 1.666657698e-1f);
-    p = gpu_fma(p, r, 0.5f);
-    p = gpu_fma(p * r, r, r) + 1.0f;
+    const float p = gpu_exp_part(r);
     return p * gpu_float(gpu_bits(shifted) << 23) * 0x1p-33f;
 }
 

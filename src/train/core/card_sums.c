@@ -110,3 +110,9 @@ tri_sync_cards tri_job_cards_expect(const tri_job *job)
         job->mesh.data > 1 && !why[0] && (job->config.parallel.backend == TRI_BACKEND_NCCL || machine_can(job));
     return cards;
 }
+
+void tri_job_sums_stop(tri_job *job)
+{
+    if (job->sync && job->sync->ops->stop && tri_group_has_failed(job->group))
+        job->sync->ops->stop(job->sync);
+}

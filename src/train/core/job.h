@@ -289,7 +289,7 @@ struct tri_job {
 tri_status tri_job_create(tri_comm *comm, const char *run_folder, tri_job **out);
 /* Closes what could not be opened; the others hear why. Returns `status`, whose message stays. */
 tri_status tri_job_open_failed(tri_job *job, tri_status status);
-/* Before memory of a card is freed: where a rank is lost, nothing that was queued waits for it any more. */
+/* card_sums.c: before memory of a card is freed: where a rank is lost, nothing waits for it any more. */
 void tri_job_sums_stop(tri_job *job);
 /* No rank makes a further step with these ranks. Collective. */
 tri_status tri_job_sums_end(tri_job *job);

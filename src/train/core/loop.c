@@ -112,12 +112,6 @@ tri_status tri_job_step(tri_job *job, bool *done)
     return TRI_OK;
 }
 
-void tri_job_sums_stop(tri_job *job)
-{
-    if (job->sync && job->sync->ops->stop && tri_group_has_failed(job->group))
-        job->sync->ops->stop(job->sync);
-}
-
 tri_status tri_job_sums_end(tri_job *job)
 {
     if (!job->sync->ops->end)
