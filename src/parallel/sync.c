@@ -194,7 +194,7 @@ tri_status tri_sync_create(const tri_sync_setup *setup, tri_sync **out)
         tri_compress_is_used(setup->config, tri_group_count(setup->group), setup->between_hosts))
         ops = &tri_sync_compressed;
     if (setup->cards.nccl)
-        TRI_TRY(nccl_of(ops)->create(setup, out));
+        TRI_TRY(tri_sync_nccl_create(nccl_of(ops), setup, out));
     else if (tri_device_shares_host(setup->params->device))
         TRI_TRY(ops->create(setup, out));
     else

@@ -22,8 +22,9 @@ void tri_sync_staged_read(tri_sync *sync);
 void tri_sync_staged_write(tri_sync *sync);
 void tri_sync_staged_hear(tri_sync *sync);
 
-/* sync_nccl.c, sync_nccl_zero.c: for setup->cards.nccl. */
+/* sync_nccl.c, sync_nccl_zero.c: for setup->cards.nccl; rows without `create`. */
 extern const tri_sync_ops tri_sync_nccl, tri_sync_nccl_zero1, tri_sync_nccl_zero2, tri_sync_nccl_zero3;
+tri_status tri_sync_nccl_create(const tri_sync_ops *ops, const tri_sync_setup *setup, tri_sync **out);
 tri_status tri_sync_nccl_memory(const tri_sync_setup *setup, tri_sync_place place, tri_sync_bytes *bytes);
 
 /* Bytes that sums of this many ranks take there, besides gradients. */

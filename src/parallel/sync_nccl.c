@@ -444,15 +444,9 @@ static void allreduce_fold(tri_sync *sync)
 
 /* --- the table --- */
 
-static tri_status allreduce_create(const tri_sync_setup *setup, tri_sync **out)
-{
-    return tri_sync_nccl_create(&tri_sync_nccl, setup, out);
-}
-
 const tri_sync_ops tri_sync_nccl = {
     .name = "allreduce",
     .does = "every rank has all weights and all gradients, which NCCL sums between cards",
-    .create = allreduce_create,
     .fold = allreduce_fold,
     TRI_SYNC_NCCL_SLOTS,
 };

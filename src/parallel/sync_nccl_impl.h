@@ -22,16 +22,15 @@ typedef struct nccl_zero {
     tri_units units;
     int *missing; /* [units.count]: gradients that are not complete in this step */
     int *full;    /* [full_count] units that are, in the order of the backward pass */
-    int full_count, released;
+    int full_count;
+    int released, landed; /* of `full`: the sums of the first ones are under way, and there */
     tri_sync_piece *pieces;
     bool whole;
-    float *shares;  /* not whole, memory of the device: sums of this rank's shares, */
-    float **sums;   /* [units.count] where each is */
-    tri_pool rooms; /* not whole */
-    int *room;      /* [units.count]: of a unit; -1: none */
-    int open;       /* units whose gradients are being written */
-    int *flying;    /* [flying_count] units whose sums are being formed, the oldest first */
-    int flying_count;
+    float *shares;            /* not whole, memory of the device: sums of this rank's shares, */
+    float **sums;             /* [units.count] where each is */
+    tri_pool rooms;           /* not whole */
+    int *room;                /* [units.count]: of a unit; -1: none */
+    int open;                 /* units whose gradients are being written */
     tri_device_event *summed; /* [units.count] */
     tri_fetch fetch;          /* zero3 */
     tri_vector buffers;       /* nccl_buffer: of the pool of `fetch` */
@@ -78,7 +77,6 @@ void tri_sync_nccl_keep_failure(sync_nccl *nccl, tri_status status);
 void tri_sync_nccl_follow(const sync_nccl *nccl);
 tri_status tri_sync_nccl_explain(sync_nccl *nccl);
 float *tri_sync_nccl_tail(const sync_nccl *nccl, int part);
-tri_status tri_sync_nccl_create(const tri_sync_ops *ops, const tri_sync_setup *setup, tri_sync **out);
 /* Slots of all rows; lent_return: other stages may have changed the sums that they asked for. */
 tri_status tri_sync_nccl_begin(tri_sync *sync);
 void tri_sync_nccl_ready(tri_sync *sync, int number);

@@ -5,8 +5,6 @@
  * No kernel is queued before what NCCL brings it is there: the host waits for it, with an eye on the comm. So a rank
  * that is lost leaves no queue that waits for ever. While the host waits kernels that it has queued before run.
  */
-#include <string.h>
-
 #include "base/memory.h"
 #include "base/runtime.h"
 #include "kernel/array.h"
@@ -67,12 +65,11 @@ static tri_status arrays_make(sync_nccl *nccl)
     const size_t count = (size_t)zero->units.count + 1;
     zero->missing = tri_alloc_zero(count, sizeof(int));
     zero->full = tri_alloc_zero(count, sizeof(int));
-    zero->flying = tri_alloc_zero(count, sizeof(int));
     zero->room = tri_alloc_zero(count, sizeof(int));
     zero->sums = tri_alloc_zero(count, sizeof(float *));
     zero->summed = tri_alloc_zero(count, sizeof(tri_device_event));
     zero->pieces = tri_alloc_zero(count, sizeof(tri_sync_piece));
-    if (!zero->missing || !zero->full || !zero->flying || !zero->room || !zero->sums || !zero->summed || !zero->pieces)
+    if (!zero->missing || !zero->full || !zero->room || !zero->sums || !zero->summed || !zero->pieces)
         return TRI_ENOMEM;
     for (int u = 0; u < zero->units.count; u++) {
         zero->room[u] = -1;
@@ -122,7 +119,6 @@ void tri_sync_nccl_zero_close(sync_nccl *nccl)
     tri_units_fini(&zero->units);
     tri_free(zero->missing);
     tri_free(zero->full);
-    tri_free(zero->flying);
     tri_free(zero->room);
     tri_free(zero->sums);
     tri_free(zero->summed);
@@ -157,7 +153,7 @@ void tri_sync_nccl_zero_begin(sync_nccl *nccl)
     nccl_zero *zero = &nccl->zero;
     for (int u = 0; u < zero->units.count; u++)
         zero->missing[u] = zero->units.items[u].away ? 0 : zero->units.items[u].entry_count;
-    zero->full_count = zero->released = 0;
+    zero->full_count = zero->released = zero->landed = 0;
 }
 
 static void room_give(nccl_zero *zero, int u)
@@ -172,26 +168,20 @@ static void land(sync_nccl *nccl, int most)
 {
     nccl_zero *zero = &nccl->zero;
     const int64_t start_ns = tri_now_ns();
-    int landed = 0;
-    for (; zero->flying_count - landed > most; landed++) {
-        const int u = zero->flying[landed];
+    for (; zero->released - zero->landed > most; zero->landed++) {
+        const int u = zero->full[zero->landed];
         if (nccl->status == TRI_OK)
             tri_sync_nccl_keep_failure(nccl, tri_nccl_sums_wait(nccl->sums, &zero->summed[u]));
         room_give(zero, u);
     }
-    if (landed == 0)
-        return;
-    zero->flying_count -= landed;
-    memmove(zero->flying, zero->flying + landed, (size_t)zero->flying_count * sizeof(int));
     zero->waited_ns += tri_now_ns() - start_ns;
 }
 
 void tri_sync_nccl_zero_finished(sync_nccl *nccl)
 {
     nccl_zero *zero = &nccl->zero;
-    for (int i = 0; i < zero->flying_count; i++)
-        room_give(zero, zero->flying[i]);
-    zero->flying_count = 0;
+    for (; zero->landed < zero->released; zero->landed++)
+        room_give(zero, zero->full[zero->landed]);
 }
 
 static void times_tell(sync_nccl *nccl)
@@ -204,8 +194,8 @@ static tri_status room_open(sync_nccl *nccl, int u)
     nccl_zero *zero = &nccl->zero;
     const int most = ROOMS - 1 - zero->open;
     land(nccl, most > 0 ? most : 0);
-    while (zero->flying_count > 0 && !tri_pool_has(&zero->rooms, zero->units.items[u].count))
-        land(nccl, zero->flying_count - 1);
+    while (zero->landed < zero->released && !tri_pool_has(&zero->rooms, zero->units.items[u].count))
+        land(nccl, zero->released - zero->landed - 1);
     times_tell(nccl);
     if (nccl->status != TRI_OK)
         return tri_sync_nccl_explain(nccl);
@@ -251,7 +241,6 @@ static void unit_sum(sync_nccl *nccl, int u)
     if (zero->whole)
         return;
     tri_device_event_record(&nccl->beside, zero->summed[u], TRI_QUEUE_KERNELS);
-    zero->flying[zero->flying_count++] = u;
     if (!nccl->overlap)
         land(nccl, 0);
 }
@@ -418,25 +407,9 @@ static void zero_hooks(tri_sync *sync, tri_graph_hooks *hooks)
 
 /* --- the table --- */
 
-static tri_status zero1_create(const tri_sync_setup *setup, tri_sync **out)
-{
-    return tri_sync_nccl_create(&tri_sync_nccl_zero1, setup, out);
-}
-
-static tri_status zero2_create(const tri_sync_setup *setup, tri_sync **out)
-{
-    return tri_sync_nccl_create(&tri_sync_nccl_zero2, setup, out);
-}
-
-static tri_status zero3_create(const tri_sync_setup *setup, tri_sync **out)
-{
-    return tri_sync_nccl_create(&tri_sync_nccl_zero3, setup, out);
-}
-
 const tri_sync_ops tri_sync_nccl_zero1 = {
     .name = "zero1",
     .does = "every rank has all weights, and the optimizer's state of its share of them; NCCL sums between cards",
-    .create = zero1_create,
     .spread = TRI_SPREAD_STATE,
     .fold = zero_fold,
     .publish = zero_publish,
@@ -447,7 +420,6 @@ const tri_sync_ops tri_sync_nccl_zero1 = {
 const tri_sync_ops tri_sync_nccl_zero2 = {
     .name = "zero2",
     .does = "every rank has all weights, and sums and the optimizer's state of its share; NCCL sums between cards",
-    .create = zero2_create,
     .spread = TRI_SPREAD_GRADIENTS,
     .fold = zero_fold,
     .publish = zero_publish,
@@ -458,7 +430,6 @@ const tri_sync_ops tri_sync_nccl_zero2 = {
 const tri_sync_ops tri_sync_nccl_zero3 = {
     .name = "zero3",
     .does = "every rank has its share of weights, sums and the optimizer's state; NCCL sums and gathers between cards",
-    .create = zero3_create,
     .spread = TRI_SPREAD_WEIGHTS,
     .fold = zero_fold,
     .publish = zero_renew,
