@@ -193,6 +193,29 @@ class Tools(unittest.TestCase):
         self.assertRegex((self.folder / "gpu_check.md").read_text(), r"\| faults \| failed \| \d+ \| (.*; )?cut off \(gpu_check.log\) \|")
         self.assertIn("=== faults, ", (self.folder / "gpu_check.log").read_text())
 
+    def test_an_order_to_end_that_comes_while_a_command_starts_ends_it(self):
+        """SIGTERM within subprocess.Popen, when the command runs and has no name yet in gpu_check."""
+        code = f"""if True:
+            import importlib.machinery, importlib.util, os, signal, subprocess, sys
+            loader = importlib.machinery.SourceFileLoader("gpu_check", "{TOOLS / 'gpu_check'}")
+            check = importlib.util.module_from_spec(importlib.util.spec_from_loader("gpu_check", loader))
+            loader.exec_module(check)
+            class Popen(subprocess.Popen):
+                def __init__(self, words, start_new_session=False, **more):
+                    super().__init__(["sleep", "1000"] if start_new_session else words, start_new_session=start_new_session, **more)
+                    if start_new_session:
+                        open("started", "w").write(str(self.pid))
+                        os.kill(os.getpid(), signal.SIGTERM)
+            subprocess.Popen = Popen
+            sys.argv = ["gpu_check", "--fake", "--build", "{BUILD}", "faults"]
+            sys.exit(check.main())
+        """
+        done = run(sys.executable, "-c", code, folder=self.folder)
+        self.assertEqual(done.returncode, 128 + signal.SIGTERM, done.stdout)
+        self.assertIn("cut off", (self.folder / "gpu_check.md").read_text())
+        self.assertIn("=== faults, ", (self.folder / "gpu_check.log").read_text())
+        self.assertEqual(processes_of(int((self.folder / "started").read_text())), [])
+
     def test_bad_words_and_bundles_that_are_too_large_are_refused(self):
         done = run(TOOLS / "gpu_check", "--build", BUILD, "speed", folder=self.folder)
         self.assertEqual(done.returncode, 2)
