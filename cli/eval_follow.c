@@ -58,7 +58,7 @@ static tri_status job_open(follow *at, const char *const *overrides)
     /* The last step is known from the training data, whose samples are counted and not read. */
     tri_dataset *dataset;
     const tri_train_config *train = &at->job->config.train;
-    tri_sampler sampler = at->job->sampler;
+    tri_sampler sampler = at->job->data.sampler;
     TRI_TRY_IN(tri_dataset_open(&at->job->config.data, TRI_PART_TRAIN, &dataset),
                "while counting the steps of the run");
     sampler.count = dataset->info.count;

@@ -22,7 +22,7 @@ static tri_status reference_open(fleet_reference *reference, const tri_job *job,
 {
     if (reference->values)
         return TRI_OK;
-    reference->total = job->tensors.total;
+    reference->total = job->model.tensors.total;
     reference->arrays = arrays_of(job);
     size_t nbytes = (size_t)(steps + 1) * (size_t)reference->arrays * (size_t)reference->total * sizeof(float);
     reference->values = tri_alloc_zero(nbytes, 1);
@@ -38,7 +38,7 @@ void fleet_reference_fini(fleet_reference *reference)
 /* Elements of an extent, in or against all elements of all tensors. */
 static bool extent_check(const tri_job *job, const tri_extent *extent, float *array, float *whole, bool writes)
 {
-    int64_t first = job->tensors.items[extent->tensor].first, count = 0;
+    int64_t first = job->model.tensors.items[extent->tensor].first, count = 0;
     bool same = true;
     for (int64_t at = extent->low; at < extent->high; at += count) {
         int64_t place = first + tri_piece_place(extent->shape, extent->piece, at, &count);

@@ -137,7 +137,7 @@ static void formed(fleet_worker *worker, const tri_job *job)
         meeting->places = mesh->tensor * mesh->pipeline;
         meeting->shards = tri_alloc_zero((size_t)all->shards, (size_t)meeting->places);
     }
-    for (int64_t s = job->first_shard; s < job->first_shard + job->shard_count; s++)
+    for (int64_t s = job->shards.first; s < job->shards.first + job->shards.count; s++)
         if (!meeting->shards || place >= meeting->places || s >= all->shards ||
             meeting->shards[place * all->shards + s]++ > 0)
             fleet_broke(all, "generation %lld: shard %lld has two workers", (long long)meeting->number, (long long)s);

@@ -21,10 +21,10 @@ static tri_status shares_list(const tri_job *job, tri_vector *list)
     int64_t at = 0;
     if (job->mesh.data_rank >= job->mesh.zero)
         return TRI_OK;
-    TRI_TRY(tri_shares_of(&job->shares, job->mesh.data_rank, &own, &count));
+    TRI_TRY(tri_shares_of(&job->model.shares, job->mesh.data_rank, &own, &count));
     tri_status status = TRI_OK;
     for (int i = 0; status == TRI_OK && i < count; at += own[i++].count)
-        status = tri_extents_of_slice(job->params, &job->tensors, own[i], at, job->mesh.tensor_rank == 0, list);
+        status = tri_extents_of_slice(job->params, &job->model.tensors, own[i], at, job->mesh.tensor_rank == 0, list);
     tri_free(own);
     return status;
 }
@@ -34,7 +34,7 @@ static tri_status whole_list(const tri_job *job, tri_vector *list)
 {
     tri_slice all = {0, job->params->count};
     return job->mesh.data_rank == 0
-               ? tri_extents_of_slice(job->params, &job->tensors, all, 0, job->mesh.tensor_rank == 0, list)
+               ? tri_extents_of_slice(job->params, &job->model.tensors, all, 0, job->mesh.tensor_rank == 0, list)
                : TRI_OK;
 }
 
@@ -44,50 +44,56 @@ static tri_status map_open(tri_job *job, tri_status (*list_make)(const tri_job *
     tri_vector list = {.each = sizeof(tri_extent)};
     tri_status status = list_make(job, &list);
     if (status == TRI_OK)
-        status = tri_shard_map_create(job->group, &job->tensors, &list, out);
+        status = tri_shard_map_create(job->group, &job->model.tensors, &list, out);
     tri_vector_fini(&list);
     return status;
 }
 
 tri_status tri_job_shard_maps_open(tri_job *job)
 {
-    TRI_TRY(map_open(job, job->spread == TRI_SPREAD_WEIGHTS ? shares_list : whole_list, &job->weights_at));
-    job->states_at = job->weights_at;
-    bool apart = job->spread == TRI_SPREAD_STATE || job->spread == TRI_SPREAD_GRADIENTS;
-    return apart ? map_open(job, shares_list, &job->states_at) : TRI_OK;
+    TRI_TRY(map_open(job, job->model.spread == TRI_SPREAD_WEIGHTS ? shares_list : whole_list, &job->model.weights_at));
+    job->model.states_at = job->model.weights_at;
+    bool apart = job->model.spread == TRI_SPREAD_STATE || job->model.spread == TRI_SPREAD_GRADIENTS;
+    return apart ? map_open(job, shares_list, &job->model.states_at) : TRI_OK;
 }
 
 void tri_job_shard_maps_close(tri_job *job)
 {
-    if (job->states_at != job->weights_at)
-        tri_shard_map_destroy(job->states_at);
-    tri_shard_map_destroy(job->weights_at);
-    job->weights_at = job->states_at = NULL;
+    tri_job_model *model = &job->model;
+    if (model->states_at != model->weights_at)
+        tri_shard_map_destroy(model->states_at);
+    tri_shard_map_destroy(model->weights_at);
+    model->weights_at = model->states_at = NULL;
 }
 
 /* Do ranks besides rank 0 have to give what a checkpoint needs? The same on all ranks. */
 static bool is_spread(const tri_job *job)
 {
-    return tri_shard_map_is_spread(job->weights_at) || tri_shard_map_is_spread(job->states_at);
+    return tri_shard_map_is_spread(job->model.weights_at) || tri_shard_map_is_spread(job->model.states_at);
 }
 
 /* --- the arrays --- */
 
+/* Who holds what of an array: of the weights, the first, or of the optimizer's state. */
+static tri_shard_map *map_of(const tri_job_arrays *arrays, int64_t index)
+{
+    const tri_job_model *model = &arrays->job->model;
+    return index == 0 ? model->weights_at : model->states_at;
+}
+
 static tri_status piece_read(void *arg, int64_t at, int64_t *count, const float **values)
 {
     tri_job_arrays *arrays = arg;
-    int64_t index = at / arrays->job->tensors.total;
-    return tri_shard_map_read(index == 0 ? arrays->job->weights_at : arrays->job->states_at, arrays->views[index].host,
-                              at % arrays->job->tensors.total, count, values);
+    int64_t total = arrays->job->model.tensors.total, index = at / total;
+    return tri_shard_map_read(map_of(arrays, index), arrays->views[index].host, at % total, count, values);
 }
 
 static tri_status piece_write(void *arg, int64_t at, int64_t count, const float *values)
 {
     tri_job_arrays *arrays = arg;
-    int64_t index = at / arrays->job->tensors.total;
+    int64_t total = arrays->job->model.tensors.total, index = at / total;
     (void)count; /* a whole tensor */
-    return tri_shard_map_write(index == 0 ? arrays->job->weights_at : arrays->job->states_at, arrays->views[index].host,
-                               at % arrays->job->tensors.total, values);
+    return tri_shard_map_write(map_of(arrays, index), arrays->views[index].host, at % total, values);
 }
 
 static tri_status view_place(tri_device_view *view, const tri_device *device, void *memory, size_t nbytes)
@@ -141,20 +147,19 @@ void tri_job_arrays_close(tri_job_arrays *arrays)
 tri_status tri_job_arrays_slices(tri_job_arrays *arrays, int index, tri_checkpoint_slice *slices)
 {
     const tri_job *job = arrays->job;
-    for (int i = 0; i < job->tensors.count; i++) {
-        const tri_tensor_row *row = &job->tensors.items[i];
+    for (int i = 0; i < job->model.tensors.count; i++) {
+        const tri_tensor_row *row = &job->model.tensors.items[i];
         const char *name = row->name;
         if (index > 0)
             name = tri_arena_format(&arrays->arena, "%s.%s", tri_optim_state_name(job->optim, index - 1), name);
         if (!name)
             return TRI_ENOMEM;
-        float *values =
-            tri_shard_map_alone(index == 0 ? job->weights_at : job->states_at, arrays->views[index].host, i);
+        float *values = tri_shard_map_alone(map_of(arrays, index), arrays->views[index].host, i);
         slices[i] = (tri_checkpoint_slice){.name = name,
                                            .shape = row->shape,
                                            .values = values,
                                            .pieces = values ? NULL : &arrays->pieces,
-                                           .at = index * job->tensors.total + row->first};
+                                           .at = index * job->model.tensors.total + row->first};
     }
     return TRI_OK;
 }
@@ -163,9 +168,9 @@ tri_status tri_job_arrays_follow(tri_job_arrays *arrays, bool gives)
 {
     tri_job *job = arrays->job;
     for (int index = 0; index < arrays->count; index++) {
-        tri_shard_map *map = index == 0 ? job->weights_at : job->states_at;
+        tri_shard_map *map = map_of(arrays, index);
         float *array = arrays->views[index].host;
-        for (int i = 0; i < job->tensors.count; i++)
+        for (int i = 0; i < job->model.tensors.count; i++)
             TRI_TRY(gives ? tri_shard_map_give(map, array, i) : tri_shard_map_take(map, array, i));
     }
     return TRI_OK;
@@ -175,7 +180,7 @@ tri_status tri_job_arrays_spread(tri_job_arrays *arrays)
 {
     tri_job *job = arrays->job;
     for (int index = 0; job->mesh.data > 1 && index < arrays->count; index++) {
-        bool whole = index == 0 ? job->spread != TRI_SPREAD_WEIGHTS : job->spread == TRI_SPREAD_NOTHING;
+        bool whole = index == 0 ? job->model.spread != TRI_SPREAD_WEIGHTS : job->model.spread == TRI_SPREAD_NOTHING;
         tri_group *group = whole ? job->mesh.data_group : job->mesh.replica_group;
         int64_t count = index > 0 ? tri_optim_count(job->optim)
                         : whole   ? job->params->count
@@ -198,12 +203,12 @@ static int by_name(const void *a, const void *b)
 static tri_status tensor_hash(tri_job *job, const tri_tensor_row *row, float *array, tri_params_hasher *hasher)
 {
     if (job->rank != 0)
-        return tri_shard_map_give(job->weights_at, array, (int)(row - job->tensors.items));
+        return tri_shard_map_give(job->model.weights_at, array, (int)(row - job->model.tensors.items));
     tri_params_hasher_begin(hasher, row->name, row->shape);
     for (int64_t at = 0, count; at < row->count; at += count) {
         const float *values;
         count = row->count - at;
-        TRI_TRY(tri_shard_map_read(job->weights_at, array, row->first + at, &count, &values));
+        TRI_TRY(tri_shard_map_read(job->model.weights_at, array, row->first + at, &count, &values));
         tri_params_hasher_put(hasher, values, count);
     }
     return TRI_OK;
@@ -213,16 +218,16 @@ static tri_status spread_hash(tri_job *job, uint64_t *hash)
 {
     tri_job_arrays arrays;
     tri_params_hasher hasher;
-    const tri_tensor_row **rows = tri_alloc((size_t)job->tensors.count * sizeof(*rows));
+    const tri_tensor_row **rows = tri_alloc((size_t)job->model.tensors.count * sizeof(*rows));
     tri_status status = tri_job_arrays_open(job, false, &arrays);
     if (!rows)
         status = TRI_ENOMEM;
-    for (int i = 0; rows && i < job->tensors.count; i++)
-        rows[i] = &job->tensors.items[i];
+    for (int i = 0; rows && i < job->model.tensors.count; i++)
+        rows[i] = &job->model.tensors.items[i];
     if (rows)
-        qsort(rows, (size_t)job->tensors.count, sizeof(*rows), by_name);
+        qsort(rows, (size_t)job->model.tensors.count, sizeof(*rows), by_name);
     tri_params_hasher_init(&hasher);
-    for (int i = 0; status == TRI_OK && i < job->tensors.count; i++)
+    for (int i = 0; status == TRI_OK && i < job->model.tensors.count; i++)
         status = tensor_hash(job, rows[i], arrays.views[0].host, &hasher);
     *hash = tri_params_hasher_end(&hasher);
     if (status == TRI_OK)
@@ -234,15 +239,15 @@ static tri_status spread_hash(tri_job *job, uint64_t *hash)
 
 tri_status tri_job_weights_hash(tri_job *job, uint64_t *hash)
 {
-    if (!tri_shard_map_is_spread(job->weights_at)) {
+    if (!tri_shard_map_is_spread(job->model.weights_at)) {
         *hash = tri_params_hash(job->params);
         return TRI_OK;
     }
-    if (job->hashed_step != job->step) {
-        TRI_TRY(spread_hash(job, &job->hash));
-        job->hashed_step = job->step;
+    if (job->model.hashed_step != job->step) {
+        TRI_TRY(spread_hash(job, &job->model.hash));
+        job->model.hashed_step = job->step;
     }
-    *hash = job->hash;
+    *hash = job->model.hash;
     return TRI_OK;
 }
 

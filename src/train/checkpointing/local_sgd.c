@@ -137,7 +137,7 @@ bool tri_local_state_saved(const tri_job *job, const char *checkpoint)
 {
     tri_safetensors *file = NULL;
     char *path = tri_format("%s/" TRI_STATE_FILE, checkpoint);
-    char *name = tri_format("rank0.weights.%s", job->tensors.items[0].name);
+    char *name = tri_format("rank0.weights.%s", job->model.tensors.items[0].name);
     bool saved = path && name && tri_safetensors_open(path, &file) == TRI_OK && tri_safetensors_find(file, name);
     tri_safetensors_close(file);
     tri_free(path);

@@ -27,7 +27,7 @@ tri_status tri_job_slices_open(tri_job *job, bool with_state, tri_job_slices *sl
 
 tri_status tri_job_slices_open_unread(tri_job *job, bool with_state, tri_job_slices *slices)
 {
-    int tensors = job->tensors.count;
+    int tensors = job->model.tensors.count;
     bool apart = with_state && tri_job_has_own_weights(job);
     *slices = (tri_job_slices){.content.model_count = tensors};
     TRI_TRY(tri_job_arrays_open_unread(job, with_state && !apart, &slices->arrays));
@@ -131,8 +131,8 @@ static tri_status load_all(tri_job *job, const char *path, tri_checkpoint_manife
         tri_job_arrays_written(&slices.arrays);
         tri_local_state_written(&slices.apart);
         tri_features_manifest_take(job, manifest);
-        if (strcmp(job->bits, "reproducible") == 0) /* what led here has the last word */
-            snprintf(job->bits, sizeof(job->bits), "%s", manifest->bits);
+        if (strcmp(job->identity.bits, "reproducible") == 0) /* what led here has the last word */
+            snprintf(job->identity.bits, sizeof(job->identity.bits), "%s", manifest->bits);
     }
     tri_job_slices_close(&slices);
     return status;
@@ -141,7 +141,7 @@ static tri_status load_all(tri_job *job, const char *path, tri_checkpoint_manife
 /* What weights come from is part of them: a run on other data is another one. Test data decide nothing. */
 static tri_status data_check(tri_job *job, const char *path, const tri_checkpoint_manifest *manifest)
 {
-    const tri_data_identity *data = &job->data;
+    const tri_data_identity *data = &job->data.identity;
     char what[320] = "as many samples of the same shapes, with another content";
     if (manifest->data_count == 0 || data->count == 0 || manifest->data_digest == data->digest)
         return TRI_OK;
@@ -154,7 +154,7 @@ static tri_status data_check(tri_job *job, const char *path, const tri_checkpoin
                         "the run as not reproducible)",
                         path, what);
     tri_log(TRI_LOG_WARN, "%s was made on other training data: %s", path, what);
-    snprintf(job->bits, sizeof(job->bits), "not reproducible (resumed on other training data)");
+    snprintf(job->identity.bits, sizeof(job->identity.bits), "not reproducible (resumed on other training data)");
     return TRI_OK;
 }
 
@@ -169,20 +169,21 @@ static void kernels_check(tri_job *job, const char *path, const tri_checkpoint_m
             "%s was made with other kernels (%s) than these (%s): the run is not reproducible (train.isa, "
             "train.device, train.kernels)",
             path, manifest->kernels, kernels);
-    snprintf(job->bits, sizeof(job->bits), "not reproducible (resumed with other kernels)");
+    snprintf(job->identity.bits, sizeof(job->identity.bits), "not reproducible (resumed with other kernels)");
 }
 
 /* What other steps of an epoch, and other ones in all, mean for a run that continues at `step`. */
 static void schedule_tell(const tri_job *job, const tri_config *before, int64_t step)
 {
-    tri_sampler sampler = job->sampler;
+    tri_sampler sampler = job->data.sampler;
     sampler.batch = before->train.batch;
     sampler.shards = before->train.shards;
     const int64_t epoch = tri_sampler_steps(&sampler);
-    const int64_t all = before->train.epochs * epoch, all_now = job->config.train.epochs * job->steps_per_epoch;
+    const int64_t all = before->train.epochs * epoch,
+                  all_now = job->config.train.epochs * job->progress.steps_per_epoch;
     const double rate = tri_schedule_rate(&before->optim, step, all);
     const double rate_now = tri_schedule_rate(&job->config.optim, step, all_now);
-    const double at = (double)step / (double)epoch, at_now = (double)step / (double)job->steps_per_epoch;
+    const double at = (double)step / (double)epoch, at_now = (double)step / (double)job->progress.steps_per_epoch;
     char keeps[96] = "";
     if (all != all_now)
         snprintf(keeps, sizeof(keeps), " (optim.schedule_steps=%" PRId64 " keeps the earlier schedule)", all);
@@ -192,12 +193,12 @@ static void schedule_tell(const tri_job *job, const tri_config *before, int64_t 
                 " is %.6g, and was to be %.6g: the schedule is that of a run of %" PRId64
                 " steps, and was that of %" PRId64 "%s",
                 step, rate_now, rate, all_now, all, keeps);
-    if (epoch != job->steps_per_epoch)
+    if (epoch != job->progress.steps_per_epoch)
         tri_log(TRI_LOG_WARN,
                 "an epoch has %" PRId64 " steps, and had %" PRId64
                 ": the run was at epoch %.4g and continues at epoch %.4g, so "
                 "that samples of %.4g epochs are %s",
-                job->steps_per_epoch, epoch, at, at_now, at_now < at ? at - at_now : at_now - at,
+                job->progress.steps_per_epoch, epoch, at, at_now, at_now < at ? at - at_now : at_now - at,
                 at_now < at ? "used again" : "left out");
 }
 
@@ -237,8 +238,9 @@ static tri_status load_newest(tri_job *job, const char *run_folder, int64_t *ste
         status = data_check(job, path, &manifest);
     if (status == TRI_OK)
         kernels_check(job, path, &manifest);
-    if (status == TRI_OK && manifest.config_hash != job->config_hash) {
-        snprintf(job->bits, sizeof(job->bits), "not reproducible (resumed with another configuration)");
+    if (status == TRI_OK && manifest.config_hash != job->identity.config_hash) {
+        snprintf(job->identity.bits, sizeof(job->identity.bits),
+                 "not reproducible (resumed with another configuration)");
         status = changes_tell(job, run_folder, path, &manifest);
     }
     *step = manifest.step;
@@ -327,7 +329,7 @@ tri_status tri_job_resume_weights(tri_job *job, const char *run_folder)
                 "all workers begin with the mean of the weights of step %lld; what parallel.sync %s and "
                 "the optimizer know besides starts again",
                 (long long)step, tri_sync_kind_word(job->config.parallel.sync));
-    job->first_step = job->step = job->saved_step = step;
+    job->progress.first_step = job->step = job->progress.saved_step = step;
     return TRI_OK;
 }
 
@@ -387,7 +389,8 @@ static tri_status copy_restore(tri_job *job, const char *run_folder)
     if (job->world > 1)
         TRI_TRY(tri_broadcast(job->group, &copied, 1, TRI_I64, 0, NULL));
     if (copied == COPY_GONE)
-        snprintf(job->bits, sizeof(job->bits), "not reproducible (resumed without what a rollback goes back to)");
+        snprintf(job->identity.bits, sizeof(job->identity.bits),
+                 "not reproducible (resumed without what a rollback goes back to)");
     if (copied < 0)
         return TRI_OK;
     if (copied == 0) {
@@ -414,7 +417,7 @@ tri_status tri_job_resume(tri_job *job, const char *run_folder)
     TRI_TRY_IN(loaded(job, status, true, &step), "while resuming %s", run_folder);
     TRI_TRY(tri_features_spread(job));
     if (job->world > 1)
-        TRI_TRY(tri_broadcast(job->group, job->bits, sizeof(job->bits), TRI_U8, 0, NULL));
-    job->first_step = job->step = job->saved_step = step;
+        TRI_TRY(tri_broadcast(job->group, job->identity.bits, sizeof(job->identity.bits), TRI_U8, 0, NULL));
+    job->progress.first_step = job->step = job->progress.saved_step = step;
     return tri_job_has_own_weights(job) ? tri_local_state_loaded(job) : TRI_OK;
 }

@@ -66,14 +66,14 @@ static save_work *work_make(tri_job *job)
                             .patience_ms = (int64_t)(job->config.net.timeout_s * 500),
                             .start_ns = tri_now_ns(),
                             .manifest = {.step = job->step,
-                                         .config_hash = job->config_hash,
-                                         .data_count = job->data.count,
-                                         .data_digest = job->data.digest}};
+                                         .config_hash = job->identity.config_hash,
+                                         .data_count = job->data.identity.count,
+                                         .data_digest = job->data.identity.digest}};
     if (!work)
         return NULL;
     tri_features_manifest_put(job, &work->manifest);
-    memcpy(work->manifest.bits, job->bits, sizeof(job->bits));
-    memcpy(work->manifest.data_shape, job->data.shape, sizeof(job->data.shape));
+    memcpy(work->manifest.bits, job->identity.bits, sizeof(job->identity.bits));
+    memcpy(work->manifest.data_shape, job->data.identity.shape, sizeof(job->data.identity.shape));
     snprintf(work->manifest.kernels, sizeof(work->manifest.kernels), "%s", tri_job_arithmetic(job));
     return work;
 }
@@ -84,15 +84,15 @@ static tri_status form(tri_job *job)
     if (!saver)
         return TRI_ENOMEM;
     job->states[TRI_FEATURE_SAVER] = saver;
-    saver->whole_step = job->saved_step;
+    saver->whole_step = job->progress.saved_step;
     saver->opened_ns = tri_now_ns();
     saver->opened_step = saver->look_step = job->step;
     TRI_TRY(tri_checkpoint_levels_read(&job->config.checkpoint, &saver->levels));
     for (int i = 0; i < saver->levels.count; i++) {
         saver->last_ns[i] = tri_now_ns();
-        saver->level_step[i] = job->saved_step;
+        saver->level_step[i] = job->progress.saved_step;
     }
-    bool writes = job->run_folder && (job->rank == 0 || tri_job_saves_together(job));
+    bool writes = job->output.folder && (job->rank == 0 || tri_job_saves_together(job));
     if (!writes || job->servers.client || !job->config.checkpoint.async ||
         !tri_checkpoint_levels_repeat(&saver->levels))
         return TRI_OK;
@@ -149,7 +149,7 @@ static void target_tell(tri_job *job, const save_work *work, const save_target *
     snprintf(event_text, sizeof(event_text), "checkpoint of step %" PRId64 "%s%.1200s", work->manifest.step,
              good ? "" : " not saved: ", good ? "" : target->message);
     tri_features_event(job, good ? "checkpoint" : "checkpoint failed", event_text);
-    if (job->metrics && tri_metrics_write_save(job->metrics, &record) != TRI_OK)
+    if (job->output.metrics && tri_metrics_write_save(job->output.metrics, &record) != TRI_OK)
         tri_log(TRI_LOG_WARN, "%s", tri_last_error());
 }
 
@@ -165,8 +165,8 @@ static void work_end(tri_job *job, save_work *work)
                     work->manifest.step, target->message);
         if (target->status != TRI_OK && target->level >= 0)
             saver_of(job)->level_step[target->level] = -1;
-        if (target->status != TRI_OK && target->level == 0 && job->saved_step == work->manifest.step)
-            job->saved_step = -1; /* which is sent to ranks that join */
+        if (target->status != TRI_OK && target->level == 0 && job->progress.saved_step == work->manifest.step)
+            job->progress.saved_step = -1; /* which is sent to ranks that join */
     }
     save_work_fini(work);
 }
@@ -426,7 +426,7 @@ static tri_status write_met(tri_job *job, save_work *work, bool lasting)
 static tri_status write_served(tri_job *job, save_work *work, bool lasting, bool *served)
 {
     saver_state *saver = saver_of(job);
-    if (!job->servers.client || tri_job_follows(job) || work != &saver->work || !job->run_folder)
+    if (!job->servers.client || tri_job_follows(job) || work != &saver->work || !job->output.folder)
         return TRI_OK;
     if (lasting) /* then servers have all pushes of this worker, and at the end of all */
         TRI_TRY(tri_job_settle(job));
@@ -460,10 +460,10 @@ static tri_status level_target(const tri_job *job, int i, save_target *target)
 {
     const tri_checkpoint_level *level = &saver_of(job)->levels.items[i];
     *target = (save_target){.level = i, .keep = level->keep, .keep_every = level->keep_every};
-    if (!job->run_folder)
+    if (!job->output.folder)
         return TRI_OK;
     char *folder;
-    TRI_TRY(tri_checkpoint_level_folder(level, job->run_folder, &folder));
+    TRI_TRY(tri_checkpoint_level_folder(level, job->output.folder, &folder));
     char *url = tri_mirror_url(folder);
     snprintf(target->folder, sizeof(target->folder), "%s", folder);
     snprintf(target->url, sizeof(target->url), "%s", url ? url : "");
@@ -488,11 +488,11 @@ static tri_status save_levels(tri_job *job, int64_t wanted, bool lasting)
             saver->last_ns[i] = tri_now_ns();
             saver->level_step[i] = job->step;
         }
-    job->saved_step = job->step;
+    job->progress.saved_step = job->step;
     /* A run that resumes from here has the lines and the entries so far. */
     tri_features_files_flush(job);
     if (job->rank == 0 && tri_job_ledger_is_kept(job))
-        snprintf(work->ledger, sizeof(work->ledger), "%s/ledger", job->run_folder);
+        snprintf(work->ledger, sizeof(work->ledger), "%s/ledger", job->output.folder);
     tri_status status = write_all(job, work, lasting);
     if (saver->thread)
         return status;
@@ -511,7 +511,7 @@ static tri_status save_levels(tri_job *job, int64_t wanted, bool lasting)
 static bool epoch_ends(const tri_job *job)
 {
     int64_t every = saver_of(job)->levels.every_epochs;
-    return every > 0 && tri_job_is_due(job, every * job->steps_per_epoch);
+    return every > 0 && tri_job_is_due(job, every * job->progress.steps_per_epoch);
 }
 
 /* Whether something may be due now; the same on all ranks. */
@@ -556,7 +556,7 @@ static tri_status look(tri_job *job)
         return TRI_OK;
     const int64_t now_ns = tri_now_ns();
     int64_t word = look_steps(job, now_ns) << WORD_LOOK_AT;
-    for (int i = 0; job->run_folder && job->saved_step != job->step && i < saver->levels.count; i++)
+    for (int i = 0; job->output.folder && job->progress.saved_step != job->step && i < saver->levels.count; i++)
         word |= (int64_t)level_is_due(job, i, now_ns) << i;
     bool all_meet = tri_job_replicas_are_compared(job) || job->elastic.on; /* beside a save that rank 0 writes alone */
     if (tri_checkpoint_levels_repeat(&saver->levels))
@@ -575,7 +575,7 @@ static tri_status save_due(tri_job *job)
 {
     if (job->rank != 0 && !tri_job_saves_together(job))
         return TRI_OK;
-    return save_levels(job, saver_of(job)->due, job->step == job->steps);
+    return save_levels(job, saver_of(job)->due, job->step == job->progress.steps);
 }
 
 tri_status tri_job_save(tri_job *job)
@@ -583,8 +583,8 @@ tri_status tri_job_save(tri_job *job)
     saver_state *saver = saver_of(job);
     previous_end(job);
     int64_t wanted = 0;
-    for (int i = 0; job->run_folder && i < saver->levels.count; i++)
-        wanted |= (int64_t)(job->saved_step != job->step || saver->level_step[i] != job->step) << i;
+    for (int i = 0; job->output.folder && i < saver->levels.count; i++)
+        wanted |= (int64_t)(job->progress.saved_step != job->step || saver->level_step[i] != job->step) << i;
     TRI_TRY(tri_job_first_decides(job, &wanted));
     return wanted ? save_levels(job, wanted, true) : TRI_OK;
 }
@@ -611,7 +611,7 @@ tri_status tri_job_save_to(tri_job *job, const char *folder, int64_t keep, bool 
 static void part(tri_job *job)
 {
     if (saver_of(job) && job->elastic.on) /* what is being saved may be given up */
-        job->saved_step = -1;
+        job->progress.saved_step = -1;
     saver_close(job);
 }
 

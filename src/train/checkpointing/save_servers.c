@@ -110,7 +110,8 @@ tri_status save_work_ask(tri_job *job, save_work *work, atomic_bool *given_up, b
     work->served = true;
     for (int i = 0; i < TRIES && !answer.accepted; i++) {
         if (answer.late > job->step)
-            work->manifest.step = answer.late + AHEAD_STEPS < job->steps ? answer.late + AHEAD_STEPS : job->steps;
+            work->manifest.step =
+                answer.late + AHEAD_STEPS < job->progress.steps ? answer.late + AHEAD_STEPS : job->progress.steps;
         TRI_TRY(ask(job, work, given_up, &answer));
         if (answer.late < 0)
             break;

@@ -46,7 +46,7 @@ static tri_status check_one_piece(const tri_job *job)
 
 static tri_status ranks_meet(tri_job *job, double *sums, int64_t count)
 {
-    tri_job_batch_sums *own = &job->batch_sums;
+    tri_job_norm_sums *own = &job->shards.norm_sums;
     tri_group *group = job->mesh.data_group;
     if (!own->gathered)
         return tri_all_reduce(group, sums, sums, count, TRI_F64, TRI_REDUCE_SUM, NULL);
@@ -65,11 +65,12 @@ static tri_status ranks_meet(tri_job *job, double *sums, int64_t count)
 static tri_status sum_run(void *arg, double *leaves, int shards, int64_t count)
 {
     tri_job *job = arg;
+    tri_job_shards *own = &job->shards;
     int64_t begin_ns = tri_now_ns();
-    TRI_ASSERT(shards == job->shard_count && count <= job->batch_sums.count);
-    for (int p = 0; p < job->part_count; p++) {
-        double *part = leaves + job->parts[p].first * count;
-        tri_doubles_tree_sum(part, (int)job->parts[p].count, count);
+    TRI_ASSERT(shards == own->count && count <= own->norm_sums.count);
+    for (int p = 0; p < own->part_count; p++) {
+        double *part = leaves + own->parts[p].first * count;
+        tri_doubles_tree_sum(part, (int)own->parts[p].count, count);
         memmove(leaves + p * count, part, (size_t)count * sizeof(double));
     }
     if (job->mesh.data == 1)
@@ -77,7 +78,7 @@ static tri_status sum_run(void *arg, double *leaves, int shards, int64_t count)
     tri_group_name_next(job->mesh.data_group, "batch norm");
     tri_status status = ranks_meet(job, leaves, count);
     tri_group_name_next(job->mesh.data_group, "");
-    job->batch_sums.spent_ns += tri_now_ns() - begin_ns;
+    own->norm_sums.spent_ns += tri_now_ns() - begin_ns;
     TRI_TRY_IN(status, "in a sum of batch norm over workers");
     return TRI_OK;
 }
@@ -85,7 +86,7 @@ static tri_status sum_run(void *arg, double *leaves, int shards, int64_t count)
 /* Where no rank has one part alone: room for those of all, and how they are added. */
 static tri_status gather_plan(tri_job *job)
 {
-    tri_job_batch_sums *own = &job->batch_sums;
+    tri_job_norm_sums *own = &job->shards.norm_sums;
     int ranks = job->mesh.data, total = 0;
     tri_tree_part *all = tri_alloc_zero((size_t)ranks * TRI_TREE_MAX_PARTS, sizeof(*all));
     own->parts = tri_alloc_zero((size_t)ranks, sizeof(*own->parts));
@@ -106,23 +107,24 @@ static tri_status gather_plan(tri_job *job)
 tri_status tri_job_batch_sums_make(tri_job *job, const tri_model *model)
 {
     int64_t channels = tri_model_sync_channels(model);
-    if (channels == 0 || job->forward_only)
+    if (channels == 0 || job->model.forward_only)
         return TRI_OK;
     TRI_TRY(check_one_piece(job));
-    job->batch_sums.count = 2 * channels + 1;
+    job->shards.norm_sums.count = 2 * channels + 1;
     if (!job->comm)
         return TRI_OK;
     if (job->config.train.shards % job->mesh.data != 0)
         TRI_TRY(gather_plan(job));
-    tri_graph_batch_set(job->graph, &(tri_op_batch){.sum = sum_run, .arg = job});
+    tri_graph_batch_set(job->model.graph, &(tri_op_batch){.sum = sum_run, .arg = job});
     return TRI_OK;
 }
 
 void tri_job_batch_sums_close(tri_job *job)
 {
-    tri_free(job->batch_sums.parts);
-    tri_free(job->batch_sums.counts);
-    tri_free(job->batch_sums.steps);
-    tri_free(job->batch_sums.gathered);
-    job->batch_sums = (tri_job_batch_sums){0};
+    tri_job_norm_sums *own = &job->shards.norm_sums;
+    tri_free(own->parts);
+    tri_free(own->counts);
+    tri_free(own->steps);
+    tri_free(own->gathered);
+    *own = (tri_job_norm_sums){0};
 }

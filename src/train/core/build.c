@@ -44,25 +44,26 @@ static int sharers_of(const tri_job *job)
 void tri_job_split_shards(tri_job *job)
 {
     int64_t shards = job->config.train.shards;
-    job->sampler = (tri_sampler){.seed = (uint64_t)job->config.train.seed,
-                                 .batch = job->config.train.batch,
-                                 .shards = shards,
-                                 .shuffle = job->config.data.shuffle};
+    job->data.sampler = (tri_sampler){.seed = (uint64_t)job->config.train.seed,
+                                      .batch = job->config.train.batch,
+                                      .shards = shards,
+                                      .shuffle = job->config.data.shuffle};
     int sharer = job->servers.client ? job->servers.worker : job->mesh.data_rank, sharers = sharers_of(job);
-    job->first_shard = tri_tree_first(shards, sharer, sharers);
-    job->shard_count = tri_tree_count(shards, sharer, sharers);
+    job->shards.first = tri_tree_first(shards, sharer, sharers);
+    job->shards.count = tri_tree_count(shards, sharer, sharers);
     if (tri_job_deals(job) > 0) { /* of the part that is dealt */
-        job->first_shard = 0;
-        job->shard_count = shards / tri_job_deals(job);
+        job->shards.first = 0;
+        job->shards.count = shards / tri_job_deals(job);
     }
-    job->part_count = job->servers.client
-                          ? tri_ps_parts(&job->config.ps, shards, job->first_shard, job->shard_count, job->parts)
-                          : tri_tree_parts(shards, job->first_shard, job->shard_count, job->parts);
-    for (int p = 0; p < job->part_count; p++)
-        job->parts[p].first -= job->first_shard;
+    job->shards.part_count =
+        job->servers.client
+            ? tri_ps_parts(&job->config.ps, shards, job->shards.first, job->shards.count, job->shards.parts)
+            : tri_tree_parts(shards, job->shards.first, job->shards.count, job->shards.parts);
+    for (int p = 0; p < job->shards.part_count; p++)
+        job->shards.parts[p].first -= job->shards.first;
     for (int64_t v = 0; v < shards; v++)
-        if (tri_sampler_rows(&job->sampler, v) > job->rows)
-            job->rows = tri_sampler_rows(&job->sampler, v);
+        if (tri_sampler_rows(&job->data.sampler, v) > job->shards.rows)
+            job->shards.rows = tri_sampler_rows(&job->data.sampler, v);
     tri_accumulation_split(job);
 }
 
@@ -81,23 +82,25 @@ tri_status tri_job_share_out(tri_job *job, tri_slice **own, int *count)
     const tri_parallel_config *config = &job->config.parallel;
     *own = NULL;
     *count = 0;
-    job->spread = job->forward_only ? TRI_SPREAD_NOTHING : tri_sync_spread(config, job->mesh.zero);
-    if (job->spread == TRI_SPREAD_WEIGHTS && tri_job_is_pieced(job) && job->config.train.shards % job->mesh.data != 0)
+    job->model.spread = job->model.forward_only ? TRI_SPREAD_NOTHING : tri_sync_spread(config, job->mesh.zero);
+    if (job->model.spread == TRI_SPREAD_WEIGHTS && tri_job_is_pieced(job) &&
+        job->config.train.shards % job->mesh.data != 0)
         return tri_fail(TRI_ECONFIG,
                         "%s: with parallel.sync %s all ranks go through the weights equally often: want "
                         "a number of ranks that divides train.shards, %lld, got %d",
                         job->mesh.pipeline > 1 ? "parallel.pipeline" : "train.shards_at_once",
                         tri_sync_kind_word(config->sync), (long long)job->config.train.shards, job->mesh.data);
-    TRI_TRY(tri_shares_init(&job->shares, config, job->params, job->mesh.zero));
-    return job->spread == TRI_SPREAD_WEIGHTS ? tri_shares_of(&job->shares, tri_mesh_zero_rank(&job->mesh), own, count)
-                                             : TRI_OK;
+    TRI_TRY(tri_shares_init(&job->model.shares, config, job->params, job->mesh.zero));
+    return job->model.spread == TRI_SPREAD_WEIGHTS
+               ? tri_shares_of(&job->model.shares, tri_mesh_zero_rank(&job->mesh), own, count)
+               : TRI_OK;
 }
 
 tri_status tri_job_open_optim(tri_job *job)
 {
     tri_slice *own;
     int count;
-    TRI_TRY(tri_shares_of(&job->shares, tri_mesh_zero_rank(&job->mesh), &own, &count));
+    TRI_TRY(tri_shares_of(&job->model.shares, tri_mesh_zero_rank(&job->mesh), &own, &count));
     if (tri_job_follows(job))
         count = 0; /* the servers' */
     tri_status status = tri_optim_create_share(&job->config.optim, job->params, own, count, job->threads, &job->optim);
@@ -113,8 +116,8 @@ tri_sync_setup tri_job_sync_setup(const tri_job *job)
                             .replicas = job->mesh.replica_group,
                             .params = job->params,
                             .leaves = job->config.train.shards,
-                            .cards = job->cards,
-                            .part_count = job->part_count,
+                            .cards = job->card.sums,
+                            .part_count = job->shards.part_count,
                             .whole_gradients = tri_job_is_pieced(job),
                             .undoes = tri_sums_may_be_undone(&job->config),
                             .servers = job->servers.client ? &job->servers : NULL,
@@ -124,7 +127,7 @@ tri_sync_setup tri_job_sync_setup(const tri_job *job)
 tri_status tri_job_open_data(const tri_job *job, tri_data_part part, tri_dataset **dataset)
 {
     TRI_TRY(tri_dataset_open(&job->config.data, part, dataset));
-    tri_status status = tri_dataset_rename(*dataset, &job->names);
+    tri_status status = tri_dataset_rename(*dataset, &job->data.names);
     if (status == TRI_OK)
         return TRI_OK;
     tri_dataset_close(*dataset);
@@ -168,7 +171,7 @@ static tri_status names_find(tri_job *job, const tri_job_setup *setup, tri_datas
     if (status == TRI_OK && job->world > 1)
         status = tri_job_text_spread(job, &text, TRI_DATASET_INFO_LIMIT, path);
     if (status == TRI_OK && text.nbytes > 0)
-        status = tri_dataset_info_parse(text.text, text.nbytes, path, info, &job->names_arena, &job->names);
+        status = tri_dataset_info_parse(text.text, text.nbytes, path, info, &job->data.names_arena, &job->data.names);
     tri_string_fini(&text);
     return status;
 }
@@ -192,23 +195,23 @@ tri_status tri_job_open_train_data(tri_job *job, const tri_job_setup *setup, tri
         memcpy(info->mean, resumed.mean, sizeof(info->mean));
         memcpy(info->deviation, resumed.deviation, sizeof(info->deviation));
     }
-    if (!job->table && (*dataset)->table) {
+    if (!job->data.table && (*dataset)->table) {
         tri_table_hold((*dataset)->table);
         tri_job_table_set(job, (*dataset)->table);
     }
     tri_status status = tri_dataset_measure(*dataset, &job->config.data);
-    if (status == TRI_OK && !job->names.texts)
-        status = tri_class_names_copy(&job->names_arena, &(*dataset)->names, &job->names);
+    if (status == TRI_OK && !job->data.names.texts)
+        status = tri_class_names_copy(&job->data.names_arena, &(*dataset)->names, &job->data.names);
     if (status != TRI_OK) {
         tri_dataset_close(*dataset);
         *dataset = NULL;
         return status;
     }
-    tri_sampler_cover(&job->sampler, *dataset, &job->config.data);
-    job->steps_per_epoch = tri_sampler_steps(&job->sampler);
-    job->steps = job->config.train.epochs * job->steps_per_epoch;
-    if (job->config.train.steps > 0 && job->config.train.steps < job->steps)
-        job->steps = job->config.train.steps;
+    tri_sampler_cover(&job->data.sampler, *dataset, &job->config.data);
+    job->progress.steps_per_epoch = tri_sampler_steps(&job->data.sampler);
+    job->progress.steps = job->config.train.epochs * job->progress.steps_per_epoch;
+    if (job->config.train.steps > 0 && job->config.train.steps < job->progress.steps)
+        job->progress.steps = job->config.train.steps;
     return TRI_OK;
 }
 
@@ -232,8 +235,8 @@ const char *tri_job_kernels(const tri_job *job)
 
 const char *tri_job_arithmetic(const tri_job *job)
 {
-    if (job->arithmetic[0])
-        return job->arithmetic;
+    if (job->identity.arithmetic[0])
+        return job->identity.arithmetic;
     return job->device->ops->arithmetic ? job->device->ops->arithmetic(job->device) : tri_kernel_arithmetic();
 }
 
@@ -251,7 +254,7 @@ static tri_status device_open(tri_job *job)
         return TRI_OK;
     tri_status status = job->device->ops->library_open(job->device);
     if (status == TRI_EUNSUPPORTED)
-        snprintf(job->no_library, sizeof(job->no_library), "%s", tri_last_error());
+        snprintf(job->card.no_library, sizeof(job->card.no_library), "%s", tri_last_error());
     return status == TRI_EUNSUPPORTED ? TRI_OK : status;
 }
 
@@ -280,32 +283,32 @@ tri_status tri_job_configure(tri_job *job, const tri_job_setup *setup)
     bool parts_open = job->config.parallel.tensor_parts == 0;
     if (parts_open)
         job->config.parallel.tensor_parts = job->mesh.tensor;
-    TRI_TRY(tri_config_hash(&job->config, &job->config_hash));
+    TRI_TRY(tri_config_hash(&job->config, &job->identity.config_hash));
     job->threads = tri_job_threads(&job->config,
                                    job->servers.client ? tri_job_servers_local(job) : tri_comm_local_count(job->comm));
-    snprintf(job->bits, sizeof(job->bits), "reproducible");
+    snprintf(job->identity.bits, sizeof(job->identity.bits), "reproducible");
     if (strcmp(tri_comm_engine(job->comm), "host") != 0)
-        snprintf(job->bits, sizeof(job->bits), "not reproducible (comm.engine %s adds in an order of its own)",
-                 tri_comm_engine(job->comm));
+        snprintf(job->identity.bits, sizeof(job->identity.bits),
+                 "not reproducible (comm.engine %s adds in an order of its own)", tri_comm_engine(job->comm));
     else if (job->config.comm.order != TRI_ORDER_CANONICAL)
-        snprintf(job->bits, sizeof(job->bits), "not reproducible (comm.order is %s)",
+        snprintf(job->identity.bits, sizeof(job->identity.bits), "not reproducible (comm.order is %s)",
                  tri_sum_order_word(job->config.comm.order));
     else if (job->servers.client && job->servers.workers > 1 && job->config.ps.consistency != PS_BSP)
-        snprintf(job->bits, sizeof(job->bits), "not reproducible (ps.consistency %s)",
+        snprintf(job->identity.bits, sizeof(job->identity.bits), "not reproducible (ps.consistency %s)",
                  ps_consistency_word(job->config.ps.consistency));
     else if (job->servers.client && job->config.ps.backup_workers > 0)
-        snprintf(job->bits, sizeof(job->bits), "not reproducible (ps.backup_workers)");
+        snprintf(job->identity.bits, sizeof(job->identity.bits), "not reproducible (ps.backup_workers)");
     else if (job->elastic.on && (tri_sync_is_local(&job->config.parallel) || tri_compress_find(&job->config.parallel)))
-        snprintf(job->bits, sizeof(job->bits),
+        snprintf(job->identity.bits, sizeof(job->identity.bits),
                  "not reproducible (parallel.%s %.16s with --elastic: as workers come and go)",
                  tri_sync_is_local(&job->config.parallel) ? "sync" : "compress",
                  tri_sync_is_local(&job->config.parallel) ? tri_sync_kind_word(job->config.parallel.sync)
                                                           : tri_compress_kind_word(job->config.parallel.compress));
     else if (tri_sync_bits(&job->config.parallel, job->mesh.data, tri_group_is_between_hosts(job->mesh.data_group),
                            why)[0])
-        snprintf(job->bits, sizeof(job->bits), "%s", why);
+        snprintf(job->identity.bits, sizeof(job->identity.bits), "%s", why);
     else if (parts_open && job->mesh.tensor > 1)
-        snprintf(job->bits, sizeof(job->bits),
+        snprintf(job->identity.bits, sizeof(job->identity.bits),
                  "not reproducible (parallel.tensor_parts is not set: %d, as "
                  "parallel.tensor)",
                  job->mesh.tensor);
@@ -317,7 +320,8 @@ tri_status tri_job_configure(tri_job *job, const tri_job_setup *setup)
 static tri_status identify(tri_job *job, tri_dataset *dataset)
 {
     tri_dataset_keep(dataset, TRI_JOB_KEPT_NBYTES);
-    TRI_TRY_IN(tri_dataset_identify(dataset, TRI_JOB_KEPT_NBYTES, &job->data), "while reading the training data");
+    TRI_TRY_IN(tri_dataset_identify(dataset, TRI_JOB_KEPT_NBYTES, &job->data.identity),
+               "while reading the training data");
     return TRI_OK;
 }
 

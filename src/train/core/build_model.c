@@ -67,7 +67,7 @@ static int64_t norm_values(const tri_model *model, const tri_node *node, int64_t
 /* Of one value the variance is 0 and the output a constant: nothing is learned, and evaluation is off. */
 static tri_status norm_check(const tri_job *job, const tri_model *model, const tri_node *node)
 {
-    const int64_t shards = job->config.train.shards, count = job->sampler.count;
+    const int64_t shards = job->config.train.shards, count = job->data.sampler.count;
     const int64_t batch = count > 0 && count < job->config.train.batch ? count : job->config.train.batch;
     const int64_t values = norm_values(model, node, node->attr.sync ? batch : batch / shards);
     const char *name;
@@ -84,13 +84,13 @@ static tri_status norm_check(const tri_job *job, const tri_model *model, const t
                         "got %lld (%lld samples in %lld shards): want fewer shards, a larger train.batch, or "
                         "model.sync_batch_norm=true",
                         length, name, (long long)values, (long long)batch, (long long)shards);
-    if (node->attr.sync && job->rank == 0 && !job->quiet && job->elastic.number <= 1)
+    if (node->attr.sync && job->rank == 0 && !job->output.quiet && job->elastic.number <= 1)
         tri_log(
             TRI_LOG_INFO,
             "batch norms: mean and variance over the whole batch of %lld samples (model.sync_batch_norm=false: over "
             "each shard)",
             (long long)batch);
-    if (values < FEW_VALUES && job->rank == 0 && !job->quiet && !node->attr.sync)
+    if (values < FEW_VALUES && job->rank == 0 && !job->output.quiet && !node->attr.sync)
         tri_log(
             TRI_LOG_WARN,
             "the batch norm '%.*s' takes mean and variance over %lld values in each of %lld shards, which is noisy: "
@@ -108,7 +108,7 @@ static tri_status norms_check(const tri_job *job, const tri_model *model)
         if (node->op == TRI_OP_BATCH_NORM && (!least || norm_values(model, node, 1) < norm_values(model, least, 1)))
             least = node;
     }
-    return least && !job->forward_only ? norm_check(job, model, least) : TRI_OK;
+    return least && !job->model.forward_only ? norm_check(job, model, least) : TRI_OK;
 }
 
 /* Rows of the embedding that reads the samples; 0: none does, or other ranks have some of them. */
@@ -126,13 +126,13 @@ static int64_t find_rows(const tri_model *model)
 static tri_status graph_config(const tri_job *job, tri_graph_config *config)
 {
     *config = (tri_graph_config){.kind = tri_job_kernels(job),
-                                 .rows = job->rows,
-                                 .shards = (int)job->accumulation.shards,
+                                 .rows = job->shards.rows,
+                                 .shards = (int)job->shards.accumulation.shards,
                                  .threads = job->threads,
-                                 .training = !job->forward_only,
+                                 .training = !job->model.forward_only,
                                  .seed = (uint64_t)job->config.train.seed,
                                  .precision = tri_precision_dtype(job->config.train.precision),
-                                 .frozen = job->frozen};
+                                 .frozen = job->model.frozen};
     return TRI_OK;
 }
 
@@ -141,7 +141,7 @@ static bool runs_alone(const tri_job *job)
 {
     return job->mesh.data == 1 && job->mesh.tensor == 1 && job->mesh.pipeline == 1 && !job->elastic.on &&
            !job->servers.client && job->config.parallel.sync == TRI_SYNC_ALLREDUCE &&
-           job->accumulation.shards == job->config.train.shards;
+           job->shards.accumulation.shards == job->config.train.shards;
 }
 
 /* The table of what of the model's tensors is in this rank's store. */
@@ -150,7 +150,7 @@ static tri_status store_lay(tri_job *job, const tri_model *model)
     TRI_TRY(job->mesh.pipeline > 1 ? tri_job_stage_store(job, model)
                                    : tri_params_lay(model, NULL, job->device, &job->params));
     for (int e = 0; e < job->params->entry_count; e++)
-        job->params->entries[e].frozen = job->frozen[job->params->entries[e].number];
+        job->params->entries[e].frozen = job->model.frozen[job->params->entries[e].number];
     if (runs_alone(job))
         tri_params_join_ties(job->params, model);
     return TRI_OK;
@@ -173,13 +173,13 @@ static tri_status store_make(tri_job *job, const tri_model *model)
 static tri_status graph_make(tri_job *job, const tri_model *model, const tri_graph_config *config)
 {
     if (job->mesh.pipeline > 1 && !job->comm)
-        return tri_job_stage_memory(job, model, config, &job->stage_memory);
+        return tri_job_stage_memory(job, model, config, &job->model.stage_memory);
     if (job->mesh.pipeline > 1)
         TRI_TRY(tri_job_pipeline_make(job, model, config));
     else
-        TRI_TRY(tri_graph_compile(model, job->params, config, &job->graph));
-    if (job->graph)
-        job->rates.flops = tri_graph_flops(job->graph);
+        TRI_TRY(tri_graph_compile(model, job->params, config, &job->model.graph));
+    if (job->model.graph)
+        job->progress.rates.flops = tri_graph_flops(job->model.graph);
     if (job->mesh.tensor == 1 || !job->comm)
         return TRI_OK;
     if (job->rank == 0 && tri_group_is_between_hosts(job->mesh.tensor_group))
@@ -187,12 +187,12 @@ static tri_status graph_make(tri_job *job, const tri_model *model, const tri_gra
                 "tensor ranks are on several hosts and talk in every layer: want a number of ranks on each "
                 "host that parallel.tensor (%d) divides",
                 job->mesh.tensor);
-    TRI_TRY(tri_tensor_ranks_create(job->mesh.tensor_group, &job->tensor));
-    const tri_op_ranks across = tri_tensor_ranks_across(job->tensor);
-    if (job->graph)
-        tri_graph_across_set(job->graph, &across);
+    TRI_TRY(tri_tensor_ranks_create(job->mesh.tensor_group, &job->model.tensor));
+    const tri_op_ranks across = tri_tensor_ranks_across(job->model.tensor);
+    if (job->model.graph)
+        tri_graph_across_set(job->model.graph, &across);
     else
-        tri_pipeline_across_set(job->pipeline, &across);
+        tri_pipeline_across_set(job->model.pipeline, &across);
     return TRI_OK;
 }
 
@@ -201,25 +201,27 @@ static void batch_size(tri_job *job, const tri_model *model)
 {
     const tri_value_spec *input = tri_vector_at(&model->values, (size_t)model->input);
     const tri_value_spec *target = tri_vector_at(&model->values, (size_t)model->target);
-    job->input_nbytes = (size_t)(job->rows * tri_shape_count(input->sample)) * tri_dtype_nbytes(input->dtype);
-    job->target_nbytes = (size_t)(job->rows * tri_shape_count(target->sample)) * tri_dtype_nbytes(target->dtype);
+    job->shards.input_nbytes =
+        (size_t)(job->shards.rows * tri_shape_count(input->sample)) * tri_dtype_nbytes(input->dtype);
+    job->shards.target_nbytes =
+        (size_t)(job->shards.rows * tri_shape_count(target->sample)) * tri_dtype_nbytes(target->dtype);
     bool sequence = input->dtype == TRI_I32 && input->sample.ndim == 1;
-    job->rates.tokens = sequence ? input->sample.dim[0] : 0;
-    job->test.tokens = job->info.classes > 0 && target->sample.ndim > 0;
+    job->progress.rates.tokens = sequence ? input->sample.dim[0] : 0;
+    job->test.tokens = job->data.info.classes > 0 && target->sample.ndim > 0;
 }
 
 /* What stays as long as the job: sizes, tensors, the store. */
 static tri_status store_build(tri_job *job, const tri_model *model)
 {
     TRI_TRY(tri_model_check(model));
-    TRI_TRY(check_data(model, &job->info));
+    TRI_TRY(check_data(model, &job->data.info));
     TRI_TRY(norms_check(job, model));
-    job->sample_rows = find_rows(model);
-    job->unordered = model->unordered;
+    job->model.sample_rows = find_rows(model);
+    job->model.unordered = model->unordered;
     batch_size(job, model);
-    TRI_TRY(tri_tensors_init(model, &job->tensors));
-    job->frozen = tri_alloc_zero(model->params.count, sizeof(bool));
-    if (!job->frozen && model->params.count > 0)
+    TRI_TRY(tri_tensors_init(model, &job->model.tensors));
+    job->model.frozen = tri_alloc_zero(model->params.count, sizeof(bool));
+    if (!job->model.frozen && model->params.count > 0)
         return TRI_ENOMEM;
     TRI_TRY(tri_job_freeze(job, model));
     if (job->mesh.pipeline > 1) {
@@ -233,8 +235,8 @@ static tri_status store_build(tri_job *job, const tri_model *model)
 /* An option that changes nothing is reported. */
 static void precision_check(const tri_job *job, const tri_graph_config *config)
 {
-    if (job->graph && config->training && config->precision != TRI_F32 && job->rank == 0 && !job->quiet &&
-        !tri_graph_has_halves(job->graph))
+    if (job->model.graph && config->training && config->precision != TRI_F32 && job->rank == 0 && !job->output.quiet &&
+        !tri_graph_has_halves(job->model.graph))
         tri_log(TRI_LOG_WARN,
                 "train.precision %s changes nothing in this model: want a linear layer before the last one, or an "
                 "embedding; convolutions compute in f32 on the CPU",
@@ -269,8 +271,9 @@ static tri_status with_model(tri_job *job, const tri_model *given,
         return tri_fail(TRI_ECONFIG, "parallel.tensor_parts: a model that a program built cannot be cut into parts");
     if (given)
         return build(job, given);
-    const int64_t outputs = job->info.classes > 0 ? job->info.classes : -tri_shape_count(job->info.target);
-    TRI_TRY_IN(tri_model_build_split(job->config.model, split, job->info.sample, outputs, &built),
+    const int64_t outputs =
+        job->data.info.classes > 0 ? job->data.info.classes : -tri_shape_count(job->data.info.target);
+    TRI_TRY_IN(tri_model_build_split(job->config.model, split, job->data.info.sample, outputs, &built),
                "while building the model");
     tri_status status = build(job, built);
     tri_model_destroy(built);
@@ -279,13 +282,13 @@ static tri_status with_model(tri_job *job, const tri_model *given,
 
 tri_status tri_job_build_model(tri_job *job, const tri_model *given, const tri_dataset_info *info)
 {
-    job->info = *info;
+    job->data.info = *info;
     return with_model(job, given, all_build);
 }
 
 tri_status tri_job_build_store(tri_job *job, const tri_dataset_info *info)
 {
-    job->info = *info;
+    job->data.info = *info;
     return with_model(job, NULL, store_build);
 }
 
@@ -294,8 +297,8 @@ static tri_status mirror_build(tri_job *job, const tri_model *model)
     tri_slice *share = NULL;
     int count;
     TRI_TRY(store_lay(job, model));
-    TRI_TRY(tri_shares_init(&job->shares, &job->config.parallel, job->params, job->mesh.zero));
-    TRI_TRY(tri_shares_of(&job->shares, tri_mesh_zero_rank(&job->mesh), &share, &count));
+    TRI_TRY(tri_shares_init(&job->model.shares, &job->config.parallel, job->params, job->mesh.zero));
+    TRI_TRY(tri_shares_of(&job->model.shares, tri_mesh_zero_rank(&job->mesh), &share, &count));
     tri_status status = tri_params_room(job->params, share, count);
     tri_free(share);
     return status == TRI_OK ? tri_job_open_optim(job) : status;
@@ -305,27 +308,27 @@ static tri_status mirror_build(tri_job *job, const tri_model *model)
 tri_status tri_job_build_mirror(tri_job *job, int rank, tri_state_shard *shard)
 {
     const tri_mesh mesh = job->mesh;
-    const tri_shares shares = job->shares;
+    const tri_shares shares = job->model.shares;
     tri_params *params = job->params;
     tri_optim *optim = job->optim;
     tri_slice *share = NULL;
     int count = 0;
     job->params = NULL;
     job->optim = NULL;
-    job->shares = (tri_shares){0};
+    job->model.shares = (tri_shares){0};
     tri_mesh_place(&job->mesh, rank);
     tri_status status = with_model(job, NULL, mirror_build);
     if (status == TRI_OK)
-        status = tri_shares_of(&job->shares, tri_mesh_zero_rank(&job->mesh), &share, &count);
+        status = tri_shares_of(&job->model.shares, tri_mesh_zero_rank(&job->mesh), &share, &count);
     if (status == TRI_OK)
-        status = tri_state_shard_make(&job->tensors, job->params, job->optim, share, count, false, shard);
+        status = tri_state_shard_make(&job->model.tensors, job->params, job->optim, share, count, false, shard);
     else {
         tri_optim_destroy(job->optim);
         tri_params_destroy(job->params);
     }
-    tri_shares_fini(&job->shares);
+    tri_shares_fini(&job->model.shares);
     job->mesh = mesh;
-    job->shares = shares;
+    job->model.shares = shares;
     job->params = params;
     job->optim = optim;
     return status;

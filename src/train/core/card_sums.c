@@ -50,18 +50,18 @@ static bool is_between_hosts(const tri_job *job)
 /* On rank 0, when it has changed. */
 static void tell(tri_job *job, const char *why)
 {
-    char text[sizeof(job->sums)], name[TRI_NCCL_NBYTES] = "";
+    char text[sizeof(job->card.sums_line)], name[TRI_NCCL_NBYTES] = "";
     int version = 0;
-    if (job->cards.nccl)
+    if (job->card.sums.nccl)
         (void)tri_nccl_version(&version, name);
-    if (job->cards.nccl)
+    if (job->card.sums.nccl)
         snprintf(text, sizeof(text), "gradient sums: by %s, between cards%s", name,
-                 job->cards.any_order ? ", in its own order" : "");
+                 job->card.sums.any_order ? ", in its own order" : "");
     else
         snprintf(text, sizeof(text), "gradient sums: on the host: %s", why);
-    if (job->rank == 0 && strcmp(text, job->sums) != 0)
+    if (job->rank == 0 && strcmp(text, job->card.sums_line) != 0)
         tri_log(TRI_LOG_INFO, "%s", text);
-    snprintf(job->sums, sizeof(job->sums), "%s", text);
+    snprintf(job->card.sums_line, sizeof(job->card.sums_line), "%s", text);
 }
 
 /* zero1 to zero3 sum in the canonical order, whatever comm.order says. */
@@ -75,19 +75,19 @@ static tri_sync_cards cards_of(const tri_config *config)
 tri_status tri_job_cards_find(tri_job *job)
 {
     char why[TRI_NCCL_WHY_NBYTES];
-    job->cards = cards_of(&job->config);
-    job->cards.failed = job->no_nccl;
-    if (job->forward_only || job->mesh.data == 1)
+    job->card.sums = cards_of(&job->config);
+    job->card.sums.failed = job->card.no_nccl;
+    if (job->model.forward_only || job->mesh.data == 1)
         return TRI_OK;
     options_ask(job, is_between_hosts(job), why);
     const bool card = tri_device_is_card(job->config.train.device);
     if (!card && job->config.parallel.backend != TRI_BACKEND_NCCL)
         return TRI_OK;
     if (!why[0])
-        TRI_TRY(tri_nccl_sums_check(job->group, job->device, job->no_nccl, why));
+        TRI_TRY(tri_nccl_sums_check(job->group, job->device, job->card.no_nccl, why));
     if (why[0] && job->config.parallel.backend == TRI_BACKEND_NCCL)
         return tri_fail(TRI_ECONFIG, "parallel.backend nccl: %s", why);
-    job->cards.nccl = !why[0];
+    job->card.sums.nccl = !why[0];
     tell(job, why);
     return TRI_OK;
 }

@@ -23,7 +23,7 @@ bool tri_job_control_travels(const tri_job *job)
 static void wishes_read(tri_job *job, const tri_control *sum)
 {
     tri_job_elastic *elastic = &job->elastic;
-    job->stop_wanted = sum->stop > 0 || (elastic->on && sum->leaves == job->world);
+    job->progress.stop_wanted = sum->stop > 0 || (elastic->on && sum->leaves == job->world);
     elastic->ends = elastic->on && sum->leaves + sum->joins > 0;
     elastic->leavers = (int)sum->leaves;
 }

@@ -221,13 +221,13 @@ static tri_status table_read(const tri_yaml *root, tri_dataset_info *info)
 
 uint64_t tri_job_classes_hash(const tri_job *job)
 {
-    return class_names_hash(&job->names) ^ (job->table ? tri_table_hash(job->table) : 0);
+    return class_names_hash(&job->data.names) ^ (job->data.table ? tri_table_hash(job->data.table) : 0);
 }
 
 void tri_job_table_set(tri_job *job, const struct tri_table *table)
 {
-    job->table = (tri_table *)(uintptr_t)table;
-    job->config.data.table = job->table;
+    job->data.table = (tri_table *)(uintptr_t)table;
+    job->config.data.table = job->data.table;
 }
 
 void tri_job_info_take(tri_job *job, const tri_dataset_info *info)

@@ -29,14 +29,14 @@ static void count_sums(tri_job *job, int64_t first, int64_t count, const float (
 static tri_status evaluate_batch(tri_job *job, int64_t step)
 {
     tri_loader_batch loaded;
-    int64_t all = job->test.shard_count, each = job->pipeline ? all : job->accumulation.shards;
+    int64_t all = job->test.shard_count, each = job->model.pipeline ? all : job->shards.accumulation.shards;
     TRI_TRY(tri_loader_next(job->test.loader, &loaded));
     for (int64_t first = 0; first < all; first += each) {
         int64_t count = all - first < each ? all - first : each;
         const tri_batch batch = tri_job_batch(job, &loaded, first, count);
         const float(*sums)[4];
-        TRI_TRY(job->pipeline ? tri_pipeline_evaluate(job->pipeline, &batch, (uint64_t)job->step, &sums)
-                              : tri_graph_forward(job->graph, &batch, (uint64_t)job->step, false, &sums));
+        TRI_TRY(job->model.pipeline ? tri_pipeline_evaluate(job->model.pipeline, &batch, (uint64_t)job->step, &sums)
+                                    : tri_graph_forward(job->model.graph, &batch, (uint64_t)job->step, false, &sums));
         count_sums(job, first, count, sums);
         if (step == 0 && first == 0)
             tri_features_evaluated_batch(job, &batch);
@@ -68,7 +68,7 @@ tri_status tri_job_evaluate(tri_job *job)
     if (!job->test.loader)
         return TRI_OK;
     TRI_TRY(tri_job_settle(job));
-    const int64_t shards = job->sampler.shards, steps = tri_sampler_steps(&job->test.sampler);
+    const int64_t shards = job->data.sampler.shards, steps = tri_sampler_steps(&job->test.sampler);
     const int64_t columns = job->test.columns;
     memset(job->test.sums, 0, (size_t)(shards * columns) * sizeof(double));
     for (int64_t step = 0; step < steps; step++) {
@@ -104,7 +104,7 @@ tri_status tri_job_evaluate_and_tell(tri_job *job)
 {
     tri_status status = tri_job_evaluate(job);
     if (status == TRI_ECANCELED) { /* what is due after it is done, and the run stops */
-        job->stop_wanted = true;
+        job->progress.stop_wanted = true;
         return TRI_OK;
     }
     TRI_TRY_IN(status, "while evaluating after step %lld", (long long)job->step);
@@ -112,8 +112,8 @@ tri_status tri_job_evaluate_and_tell(tri_job *job)
     if (!test->loader)
         return TRI_OK;
     const tri_test_record record = {test->loss, test->accuracy, test->perplexity, test->mae, test->r2};
-    if (job->metrics)
-        TRI_TRY(tri_metrics_write_test(job->metrics, job->step - 1, &record));
+    if (job->output.metrics)
+        TRI_TRY(tri_metrics_write_test(job->output.metrics, job->step - 1, &record));
     const char *const part = tri_data_part_name(test->part);
     char accuracy[48] = "", perplexity[48] = "", regression[96] = "";
     if (!isnan(test->accuracy)) /* of classes alone */
@@ -124,10 +124,10 @@ tri_status tri_job_evaluate_and_tell(tri_job *job)
         snprintf(regression, sizeof(regression), "  %s mae %.4g", part, test->mae);
     if (!isnan(test->r2))
         snprintf(regression + strlen(regression), 48, "  r2 %.4f", test->r2);
-    if (job->console && job->trained_s > 0) /* the end of a run prints its own result */
-        tri_console_line(job->console, "epoch %.4g  step %lld  loss %.4f  %s loss %.4f%s%s%s  %.0f samples/s",
+    if (job->output.console && job->progress.trained_s > 0) /* the end of a run prints its own result */
+        tri_console_line(job->output.console, "epoch %.4g  step %lld  loss %.4f  %s loss %.4f%s%s%s  %.0f samples/s",
                          job->record.epoch, (long long)job->step, job->record.known_loss, part, test->loss, accuracy,
-                         perplexity, regression, job->trained_samples / job->trained_s);
+                         perplexity, regression, job->progress.trained_samples / job->progress.trained_s);
     return tri_features_evaluated(job);
 }
 
@@ -135,7 +135,7 @@ static bool is_due(const tri_job *job)
 {
     const tri_train_config *train = &job->config.train;
     return tri_job_is_due(job, train->eval_every_steps > 0 ? train->eval_every_steps
-                                                           : train->eval_every * job->steps_per_epoch);
+                                                           : train->eval_every * job->progress.steps_per_epoch);
 }
 
 const tri_feature tri_feature_evaluation = {.is_due = is_due, .run = tri_job_evaluate_and_tell};

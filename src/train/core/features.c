@@ -312,7 +312,7 @@ static bool is_due(const tri_job *job, int i)
 
 bool tri_job_is_due(const tri_job *job, int64_t every)
 {
-    return job->step == job->steps || (every > 0 && job->step / every > job->step_before / every);
+    return job->step == job->progress.steps || (every > 0 && job->step / every > job->progress.step_before / every);
 }
 
 /* Ranks whose weights are apart meet for it, and stay together after the last step. */
@@ -323,18 +323,18 @@ tri_status tri_features_run_due(tri_job *job)
     for (int i = 0; i < FEATURES; i++)
         any = any || is_due(job, i);
     if (!any) {
-        job->acted = true;
+        job->progress.acted = true;
         return TRI_OK;
     }
     TRI_TRY(tri_job_meet(job));
     for (int i = 0; i < FEATURES; i++)
         if (is_due(job, i))
             TRI_TRY(features[i]->run(job));
-    if (job->step < job->steps)
+    if (job->step < job->progress.steps)
         tri_job_part(job);
     if (job->elastic.on && job->world > 1) /* rank 0 has written what it had to */
         TRI_TRY(tri_barrier(job->group, NULL));
-    job->acted = true;
+    job->progress.acted = true;
     return TRI_OK;
 }
 

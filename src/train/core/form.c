@@ -30,25 +30,25 @@ static void hooks_set(tri_job *job)
     tri_graph_hooks hooks = {.arg = job, .bring = tri_job_entry_bring};
     if (job->sync->ops->hooks)
         job->sync->ops->hooks(job->sync, &hooks);
-    if (!job->ahead && !job->sync->ops->hooks)
+    if (!job->update.ahead && !job->sync->ops->hooks)
         return;
-    if (job->pipeline)
-        tri_pipeline_hooks_set(job->pipeline, &hooks);
+    if (job->model.pipeline)
+        tri_pipeline_hooks_set(job->model.pipeline, &hooks);
     else
-        tri_graph_hooks_set(job->graph, &hooks);
+        tri_graph_hooks_set(job->model.graph, &hooks);
 }
 
 static tri_status norm_blocks_open(tri_job *job)
 {
     const size_t nbytes = (size_t)job->params->block_count * sizeof(double);
     void *memory = tri_device_alloc(job->device, nbytes);
-    return memory ? tri_device_view_open(&job->norm_blocks, job->device, memory, nbytes) : TRI_ENOMEM;
+    return memory ? tri_device_view_open(&job->shards.norm_blocks, job->device, memory, nbytes) : TRI_ENOMEM;
 }
 
 static void norm_blocks_close(tri_job *job)
 {
-    void *memory = job->norm_blocks.memory;
-    tri_device_view_close(&job->norm_blocks);
+    void *memory = job->shards.norm_blocks.memory;
+    tri_device_view_close(&job->shards.norm_blocks);
     if (memory)
         tri_device_free(job->device, memory);
 }
@@ -66,8 +66,8 @@ tri_status tri_job_form_moves(tri_job *job)
     /* Clipping, the loss scale, guards that skip and ties need all sums at once; pieces of the batch write all
      * gradients before any is ready. */
     bool skips = job->config.train.precision == TRI_PRECISION_F16 || tri_guard_skips(&job->config);
-    job->ahead = job->sync->ahead && job->config.optim.clip_norm == 0 && !skips && job->params->tie_count == 0 &&
-                 job->graph && job->accumulation.shards == job->shard_count;
+    job->update.ahead = job->sync->ahead && job->config.optim.clip_norm == 0 && !skips && job->params->tie_count == 0 &&
+                        job->model.graph && job->shards.accumulation.shards == job->shards.count;
     tri_accumulation_plan(job);
     TRI_TRY(tri_accumulation_open(job));
     hooks_set(job);
@@ -88,7 +88,7 @@ static tri_loader_crew crew_of(const tri_job *job)
 /* What the model was not made for. */
 static tri_status check_evaluated(const tri_job *job, const tri_dataset_info *found)
 {
-    const tri_dataset_info *info = &job->info;
+    const tri_dataset_info *info = &job->data.info;
     char wanted[96], text[96];
     if (tri_shape_count(found->sample) != tri_shape_count(info->sample))
         return tri_fail(TRI_ECONFIG, "the model needs samples of shape %s, the data to evaluate has %s",
@@ -141,31 +141,31 @@ static tri_status check_tokens(const char *path, const tri_dataset *dataset)
 static tri_status open_evaluated(tri_job *job, tri_dataset *dataset)
 {
     TRI_TRY(check_evaluated(job, &dataset->info));
-    if (job->info.deviation[0] > 0) { /* as the model learned */
-        memcpy(dataset->info.mean, job->info.mean, sizeof(job->info.mean));
-        memcpy(dataset->info.deviation, job->info.deviation, sizeof(job->info.deviation));
+    if (job->data.info.deviation[0] > 0) { /* as the model learned */
+        memcpy(dataset->info.mean, job->data.info.mean, sizeof(job->data.info.mean));
+        memcpy(dataset->info.deviation, job->data.info.deviation, sizeof(job->data.info.deviation));
     }
-    if (job->rank == 0 && job->weights_path[0])
-        TRI_TRY(check_tokens(job->weights_path, dataset));
+    if (job->rank == 0 && job->model.weights_path[0])
+        TRI_TRY(check_tokens(job->model.weights_path, dataset));
     if (job->config.train.eval_batches > 0)
         tri_dataset_thin(dataset, job->config.train.eval_batches * job->config.train.batch);
-    job->test.sampler = job->sampler;
+    job->test.sampler = job->data.sampler;
     job->test.sampler.count = dataset->info.count;
     job->test.classes = dataset->info.classes > 0;
     bool all = job->servers.client; /* nobody else evaluates */
-    job->test.first_shard = all ? 0 : job->first_shard;
-    job->test.shard_count = all ? job->sampler.shards : job->shard_count;
+    job->test.first_shard = all ? 0 : job->shards.first;
+    job->test.shard_count = all ? job->data.sampler.shards : job->shards.count;
     job->test.sampler.shuffle = false;
     job->test.columns = TRI_LOSS_COLUMNS + tri_job_regression_columns(job);
-    job->test.sums = tri_alloc_zero((size_t)(job->sampler.shards * job->test.columns), sizeof(double));
+    job->test.sums = tri_alloc_zero((size_t)(job->data.sampler.shards * job->test.columns), sizeof(double));
     tri_loader_setup setup = {.sampler = job->test.sampler,
                               .first_shard = job->test.first_shard,
                               .shard_count = job->test.shard_count,
-                              .rows_max = job->rows,
-                              .rows = job->sample_rows,
+                              .rows_max = job->shards.rows,
+                              .rows = job->model.sample_rows,
                               .training = false,
-                              .skips_input = job->pipeline && !tri_pipeline_reads_input(job->pipeline),
-                              .skips_target = job->pipeline && !tri_pipeline_reads_target(job->pipeline),
+                              .skips_input = job->model.pipeline && !tri_pipeline_reads_input(job->model.pipeline),
+                              .skips_target = job->model.pipeline && !tri_pipeline_reads_target(job->model.pipeline),
                               .first_step = 0,
                               .end_step = INT64_MAX / 2,
                               .held = job->elastic.on ? &job->elastic.held[1] : NULL,
@@ -220,31 +220,31 @@ static tri_status open_test_data(tri_job *job, tri_dataset *training)
 /* A run that has ended already needs no more batches. */
 static tri_status open_loader(tri_job *job, tri_dataset *dataset)
 {
-    if (job->step > job->steps)
+    if (job->step > job->progress.steps)
         return tri_fail(
             TRI_ECONFIG,
             "the checkpoint is at step %lld but the configuration ends at step %lld (train.epochs, train.steps)",
-            (long long)job->step, (long long)job->steps);
-    if (job->step == job->steps)
+            (long long)job->step, (long long)job->progress.steps);
+    if (job->step == job->progress.steps)
         return TRI_OK;
     tri_data_config data = job->config.data;
     int64_t parts = tri_job_deals(job) > 0 ? tri_job_deals(job) : 1;
     if (tri_job_deals(job) > 0) /* who knows which is next? */
         data.prefetch = 0;
-    tri_loader_setup setup = {.sampler = job->sampler,
-                              .first_shard = job->first_shard,
-                              .shard_count = job->shard_count * parts,
-                              .rows_max = job->rows,
-                              .rows = job->sample_rows,
+    tri_loader_setup setup = {.sampler = job->data.sampler,
+                              .first_shard = job->shards.first,
+                              .shard_count = job->shards.count * parts,
+                              .rows_max = job->shards.rows,
+                              .rows = job->model.sample_rows,
                               .training = true,
-                              .skips_input = job->pipeline && !tri_pipeline_reads_input(job->pipeline),
-                              .skips_target = job->pipeline && !tri_pipeline_reads_target(job->pipeline),
+                              .skips_input = job->model.pipeline && !tri_pipeline_reads_input(job->model.pipeline),
+                              .skips_target = job->model.pipeline && !tri_pipeline_reads_target(job->model.pipeline),
                               .first_step = job->step,
-                              .end_step = job->steps,
+                              .end_step = job->progress.steps,
                               .held = job->elastic.on ? &job->elastic.held[0] : NULL,
                               .crew = crew_of(job),
                               .device = job->device};
-    return tri_loader_open(dataset, &data, &setup, &job->loader);
+    return tri_loader_open(dataset, &data, &setup, &job->data.loader);
 }
 
 /* What all ranks must have in common before the first step (weights: with those of the same place in the model), and
@@ -296,7 +296,7 @@ tri_status tri_job_check_equal(tri_job *job)
     if (job->world == 1)
         return TRI_OK;
     const char *kernels = tri_job_arithmetic(job);
-    int64_t mine[EQUAL_COUNT] = {[EQUAL_CONFIG] = (int64_t)job->config_hash,
+    int64_t mine[EQUAL_COUNT] = {[EQUAL_CONFIG] = (int64_t)job->identity.config_hash,
                                  [EQUAL_KERNELS] = (int64_t)tri_rng_stream(kernels, 0, 0),
                                  [EQUAL_CLASSES] = (int64_t)tri_job_classes_hash(job),
                                  [EQUAL_WEIGHTS] = job->elastic.hashed ? job->elastic.hash
@@ -323,15 +323,15 @@ tri_status tri_job_check_equal(tri_job *job)
 /* A run in whose folder an earlier one may have left its own. */
 static bool begins(const tri_job *job)
 {
-    return job->step == 0 && job->saved_step != 0;
+    return job->step == 0 && job->progress.saved_step != 0;
 }
 
 /* A place of checkpoints is this run's, and those of an earlier one that it does not continue from are set aside. */
 static tri_status place_open(const tri_job *job, const char *folder, bool further)
 {
-    if (begins(job) && !(further && tri_checkpoint_is_others(folder, job->run_folder)))
+    if (begins(job) && !(further && tri_checkpoint_is_others(folder, job->output.folder)))
         TRI_TRY(tri_checkpoint_set_aside(folder));
-    return further ? tri_checkpoint_own(folder, job->run_folder) : TRI_OK;
+    return further ? tri_checkpoint_own(folder, job->output.folder) : TRI_OK;
 }
 
 /* Files of an earlier run that made steps, which this one writes again. Its checkpoints have a call of their own. */
@@ -360,7 +360,7 @@ static tri_status places_open(const tri_job *job)
     tri_status status = tri_checkpoint_levels_read(&job->config.checkpoint, &levels);
     for (int i = 0; i < levels.count && status == TRI_OK; i++) {
         char *folder;
-        status = tri_checkpoint_level_folder(&levels.items[i], job->run_folder, &folder);
+        status = tri_checkpoint_level_folder(&levels.items[i], job->output.folder, &folder);
         if (status == TRI_OK)
             status = place_open(job, folder, i > 0);
         if (i > 0 && status != TRI_OK && status != TRI_ECONFIG && status != TRI_ENOMEM) {
@@ -371,10 +371,10 @@ static tri_status places_open(const tri_job *job)
     }
     if (status == TRI_OK && begins(job)) {
         char best[1200];
-        snprintf(best, sizeof(best), "%s/best", job->run_folder);
+        snprintf(best, sizeof(best), "%s/best", job->output.folder);
         status = tri_checkpoint_set_aside(best);
         if (status == TRI_OK)
-            status = files_set_aside(job->run_folder);
+            status = files_set_aside(job->output.folder);
     }
     return status;
 }
@@ -382,24 +382,24 @@ static tri_status places_open(const tri_job *job)
 /* Rank 0: the run folder with the resolved configuration. */
 static tri_status open_run_folder(tri_job *job)
 {
-    if (job->rank != 0 || !job->run_folder)
+    if (job->rank != 0 || !job->output.folder)
         return TRI_OK;
     char path[1200];
     tri_string text = {0};
-    snprintf(path, sizeof(path), "%s/dataset.yaml", job->run_folder);
+    snprintf(path, sizeof(path), "%s/dataset.yaml", job->output.folder);
     if (job->elastic.number > 1 && tri_fs_exists(path)) /* by an earlier rank 0 */
         return TRI_OK;
-    TRI_TRY_IN(tri_fs_make_folder(job->run_folder), "while making the run folder");
+    TRI_TRY_IN(tri_fs_make_folder(job->output.folder), "while making the run folder");
     TRI_TRY(places_open(job));
     tri_status status = tri_config_print(&job->config, &text);
-    snprintf(path, sizeof(path), "%s/config.yaml", job->run_folder);
+    snprintf(path, sizeof(path), "%s/config.yaml", job->output.folder);
     if (status == TRI_OK)
         status = tri_fs_write_atomic(path, tri_string_text(&text), text.nbytes);
     tri_string_fini(&text);
     TRI_TRY(status);
     TRI_TRY_IN(tri_job_config_write(job), "while writing the run folder");
-    snprintf(path, sizeof(path), "%s/dataset.yaml", job->run_folder);
-    TRI_TRY(tri_dataset_info_save(&job->info, &job->names, path));
+    snprintf(path, sizeof(path), "%s/dataset.yaml", job->output.folder);
+    TRI_TRY(tri_dataset_info_save(&job->data.info, &job->data.names, path));
     return tri_features_files_open(job);
 }
 
@@ -421,8 +421,8 @@ static tri_status take_companions(const tri_job *job, const tri_dataset *dataset
 {
     bool same;
     TRI_TRY(tokens_compare(job->config.from, dataset, &same));
-    if (same && job->source) {
-        TRI_TRY(tri_companions_copy(job->source, job->run_folder));
+    if (same && job->model.source) {
+        TRI_TRY(tri_companions_copy(job->model.source, job->output.folder));
         *taken = tri_fs_exists(path);
         return *taken ? keep_ends(job->config.from, path) : TRI_OK;
     }
@@ -438,15 +438,15 @@ static tri_status take_companions(const tri_job *job, const tri_dataset *dataset
 /* What the weights' tokens mean is beside them: RUN/tokenizer.json. */
 static tri_status save_tokenizer(const tri_job *job, const tri_dataset *dataset)
 {
-    if (job->rank != 0 || !job->run_folder || (!dataset->tokenizer && !job->config.from))
+    if (job->rank != 0 || !job->output.folder || (!dataset->tokenizer && !job->config.from))
         return TRI_OK;
     char path[1200];
-    snprintf(path, sizeof(path), "%s/tokenizer.json", job->run_folder);
+    snprintf(path, sizeof(path), "%s/tokenizer.json", job->output.folder);
     if (job->elastic.number > 1 && tri_fs_exists(path)) /* by an earlier rank 0 */
         return TRI_OK;
-    TRI_TRY_IN(tri_fs_make_folder(job->run_folder), "while making the run folder");
+    TRI_TRY_IN(tri_fs_make_folder(job->output.folder), "while making the run folder");
     if (job->step > 0)
-        TRI_TRY(check_tokens(job->run_folder, dataset));
+        TRI_TRY(check_tokens(job->output.folder, dataset));
     bool taken = false;
     if (job->step == 0 && job->config.from)
         TRI_TRY(take_companions(job, dataset, path, &taken));
@@ -461,9 +461,9 @@ tri_status tri_job_form_run(tri_job *job, tri_dataset *dataset)
     TRI_TRY(open_test_data(job, dataset));
     TRI_TRY(open_run_folder(job));
     TRI_TRY(tri_features_form(job));
-    tri_pretrained_close(job->source);
-    job->source = NULL;
-    job->sent_nbytes = tri_counter_now(TRI_COUNT_SENT_NBYTES);
+    tri_pretrained_close(job->model.source);
+    job->model.source = NULL;
+    job->progress.sent_nbytes = tri_counter_now(TRI_COUNT_SENT_NBYTES);
     return TRI_OK;
 }
 
@@ -472,25 +472,25 @@ void tri_job_unform(tri_job *job)
     tri_job_sums_stop(job);
     tri_job_control_close(job);
     tri_features_part(job);
-    tri_loader_close(job->loader);
+    tri_loader_close(job->data.loader);
     tri_loader_close(job->test.loader);
     tri_free(job->test.sums);
     tri_sync_destroy(job->sync);
-    tri_graph_destroy(job->graph);
-    tri_pipeline_destroy(job->pipeline);
-    tri_tensor_ranks_destroy(job->tensor);
+    tri_graph_destroy(job->model.graph);
+    tri_pipeline_destroy(job->model.pipeline);
+    tri_tensor_ranks_destroy(job->model.tensor);
     tri_job_shard_maps_close(job);
     tri_accumulation_close(job);
     norm_blocks_close(job);
     tri_job_batch_sums_close(job);
     tri_mesh_close(&job->mesh);
-    job->loader = job->test.loader = NULL;
+    job->data.loader = job->test.loader = NULL;
     job->test.sums = NULL;
     job->sync = NULL;
-    job->graph = NULL;
-    job->pipeline = NULL;
-    job->tensor = NULL;
-    job->waited_ns = 0;
+    job->model.graph = NULL;
+    job->model.pipeline = NULL;
+    job->model.tensor = NULL;
+    job->update.waited_ns = 0;
     job->comm = NULL;
     job->group = NULL;
 }

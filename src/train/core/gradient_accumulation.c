@@ -19,19 +19,19 @@
 #define SLOWER  1.05 /* and fewer shards will not be faster again */
 #define SCRATCH 4    /* the gradients that a search takes are at most this part of the activations */
 
-static int64_t largest_part(const tri_job *job)
+static int64_t largest_part(const tri_job_shards *own)
 {
     int64_t largest = 0;
-    for (int p = 0; p < job->part_count; p++)
-        if (job->parts[p].count > largest)
-            largest = job->parts[p].count;
+    for (int p = 0; p < own->part_count; p++)
+        if (own->parts[p].count > largest)
+            largest = own->parts[p].count;
     return largest;
 }
 
 /* Levels of the largest part's tree above `shards` that are computed at once: a gradient each. */
-static int levels_above(const tri_job *job, int64_t shards)
+static int levels_above(const tri_job_shards *own, int64_t shards)
 {
-    const int64_t largest = shards < job->shard_count ? largest_part(job) : 0;
+    const int64_t largest = shards < own->count ? largest_part(own) : 0;
     int levels = 0;
     for (int64_t count = shards; count < largest; count *= 2)
         levels++;
@@ -40,12 +40,12 @@ static int levels_above(const tri_job *job, int64_t shards)
 
 void tri_accumulation_split(tri_job *job)
 {
-    tri_accumulation *accumulation = &job->accumulation;
+    tri_accumulation *accumulation = &job->shards.accumulation;
     accumulation->shards = job->config.train.shards_at_once;
-    if (accumulation->shards == 0 || accumulation->shards > job->shard_count)
-        accumulation->shards = job->mesh.pipeline > 1 ? 1 : job->shard_count;
+    if (accumulation->shards == 0 || accumulation->shards > job->shards.count)
+        accumulation->shards = job->mesh.pipeline > 1 ? 1 : job->shards.count;
     if (job->mesh.pipeline == 1) /* else micro-batches, which the pipeline adds up */
-        accumulation->levels = levels_above(job, accumulation->shards);
+        accumulation->levels = levels_above(&job->shards, accumulation->shards);
 }
 
 static size_t level_nbytes(const tri_job *job)
@@ -57,19 +57,20 @@ static size_t level_nbytes(const tri_job *job)
 static bool is_free(const tri_job *job)
 {
     const tri_config *config = &job->config;
-    return config->train.shards_at_once == 0 && job->graph && !job->forward_only && job->mesh.tensor == 1 &&
+    return config->train.shards_at_once == 0 && job->model.graph && !job->model.forward_only && job->mesh.tensor == 1 &&
            !job->servers.client && config->parallel.sync == TRI_SYNC_ALLREDUCE &&
-           config->parallel.compress == TRI_COMPRESS_NONE && job->batch_sums.count == 0 && !job->params->ties_joined;
+           config->parallel.compress == TRI_COMPRESS_NONE && job->shards.norm_sums.count == 0 &&
+           !job->params->ties_joined;
 }
 
 void tri_accumulation_plan(tri_job *job)
 {
-    tri_accumulation *accumulation = &job->accumulation;
+    tri_accumulation *accumulation = &job->shards.accumulation;
     size_t planned, plain;
-    if (!is_free(job) || job->shard_count == 1)
+    if (!is_free(job) || job->shards.count == 1)
         return;
-    tri_graph_memory(job->graph, &planned, &plain);
-    const int levels = levels_above(job, 1);
+    tri_graph_memory(job->model.graph, &planned, &plain);
+    const int levels = levels_above(&job->shards, 1);
     accumulation->searching = (size_t)levels * level_nbytes(job) <= planned / SCRATCH;
     if (accumulation->searching)
         accumulation->levels = levels;
@@ -77,7 +78,7 @@ void tri_accumulation_plan(tri_job *job)
 
 static void scratch_free(tri_job *job)
 {
-    tri_accumulation *accumulation = &job->accumulation;
+    tri_accumulation *accumulation = &job->shards.accumulation;
     for (int level = 0; accumulation->scratch && level < accumulation->levels; level++)
         tri_device_free(job->params->device, accumulation->scratch[level]);
     tri_free(accumulation->scratch);
@@ -86,12 +87,12 @@ static void scratch_free(tri_job *job)
 
 tri_status tri_accumulation_open(tri_job *job)
 {
-    tri_accumulation *accumulation = &job->accumulation;
-    if (job->ahead && accumulation->searching) {
+    tri_accumulation *accumulation = &job->shards.accumulation;
+    if (job->update.ahead && accumulation->searching) {
         accumulation->searching = false;
         accumulation->levels = 0;
     }
-    if (job->pipeline || (accumulation->shards == job->shard_count && !accumulation->searching))
+    if (job->model.pipeline || (accumulation->shards == job->shards.count && !accumulation->searching))
         return TRI_OK;
     accumulation->scratch = tri_alloc_zero((size_t)accumulation->levels + 1, sizeof(float *));
     for (int level = 0; accumulation->scratch && level < accumulation->levels; level++) {
@@ -105,36 +106,36 @@ tri_status tri_accumulation_open(tri_job *job)
 void tri_accumulation_close(tri_job *job)
 {
     scratch_free(job);
-    job->accumulation = (tri_accumulation){0};
+    job->shards.accumulation = (tri_accumulation){0};
 }
 
 static void search_end(tri_job *job)
 {
-    tri_accumulation *accumulation = &job->accumulation;
+    tri_accumulation *accumulation = &job->shards.accumulation;
     accumulation->searching = false;
     accumulation->shards = accumulation->best;
-    if (accumulation->shards == job->shard_count) {
+    if (accumulation->shards == job->shards.count) {
         scratch_free(job);
         accumulation->levels = 0;
         return;
     }
-    tri_log(job->console ? TRI_LOG_INFO : TRI_LOG_DEBUG,
+    tri_log(job->output.console ? TRI_LOG_INFO : TRI_LOG_DEBUG,
             "%lld of this rank's %lld shards at once are fastest: %.2f ms forward and backward, %.2f with all "
             "(train.shards_at_once=%lld begins so; no bit depends on it)",
-            (long long)accumulation->shards, (long long)job->shard_count, accumulation->best_s * 1e3,
+            (long long)accumulation->shards, (long long)job->shards.count, accumulation->best_s * 1e3,
             accumulation->all_s * 1e3, (long long)accumulation->shards);
 }
 
 /* The next smaller number to try; 0: there is none. */
-static int64_t next_smaller(const tri_job *job)
+static int64_t next_smaller(const tri_job_shards *own)
 {
-    const int64_t largest = largest_part(job);
-    return job->accumulation.shards > largest ? largest : job->accumulation.shards / 2;
+    const int64_t largest = largest_part(own), now = own->accumulation.shards;
+    return now > largest ? largest : now / 2;
 }
 
 void tri_accumulation_step(tri_job *job)
 {
-    tri_accumulation *accumulation = &job->accumulation;
+    tri_accumulation *accumulation = &job->shards.accumulation;
     const double seconds = job->record.forward + job->record.backward;
     if (!accumulation->searching || accumulation->steps++ == 0)
         return;
@@ -142,13 +143,13 @@ void tri_accumulation_step(tri_job *job)
         accumulation->least_s = seconds;
     if (accumulation->steps <= TRIES)
         return;
-    if (accumulation->shards == job->shard_count)
+    if (accumulation->shards == job->shards.count)
         accumulation->all_s = accumulation->least_s;
     if (accumulation->best == 0 || accumulation->least_s < BETTER * accumulation->best_s) {
         accumulation->best = accumulation->shards;
         accumulation->best_s = accumulation->least_s;
     }
-    const int64_t next = next_smaller(job);
+    const int64_t next = next_smaller(&job->shards);
     if (next == 0 || accumulation->least_s > SLOWER * accumulation->best_s) {
         search_end(job);
         return;

@@ -7,9 +7,9 @@
 
 void tri_job_gradient_hook(tri_job *job, tri_gradient_hook hook, void *arg)
 {
-    job->hook = hook;
-    job->hook_arg = arg;
-    job->ahead = job->ahead && !hook; /* all gradients of a step before any weight of it moves */
+    job->update.hook = hook;
+    job->update.hook_arg = arg;
+    job->update.ahead = job->update.ahead && !hook; /* all gradients of a step before any weight of it moves */
 }
 
 /* The program may change the values; sums: the device's, of these elements of the entry. */
@@ -22,8 +22,8 @@ static tri_status entry_show(const tri_job *job, const tri_param *entry, tri_sli
                              .first = here.first - entry->first,
                              .count = here.count,
                              .values = view.host,
-                             .scale = job->update.grad_scale};
-    tri_status status = job->hook(job->hook_arg, &gradient);
+                             .scale = job->update.figures.grad_scale};
+    tri_status status = job->update.hook(job->update.hook_arg, &gradient);
     if (status == TRI_OK)
         tri_device_view_write(&view);
     tri_device_view_close(&view);
@@ -48,7 +48,7 @@ static tri_status slice_show(const tri_job *job, tri_slice slice, float *sums)
 tri_status tri_job_hook_run(tri_job *job)
 {
     const tri_sync *sync = job->sync;
-    if (!job->hook)
+    if (!job->update.hook)
         return TRI_OK;
     if (sync->whole)
         return slice_show(job, (tri_slice){0, job->params->count}, sync->grads[0]);

@@ -23,8 +23,8 @@
 
 static tri_status source_open(tri_job *job, tri_string *text)
 {
-    TRI_TRY_IN(tri_pretrained_open(job->config.from, &job->source), "model.from");
-    const tri_hf_config *found = tri_pretrained_config(job->source);
+    TRI_TRY_IN(tri_pretrained_open(job->config.from, &job->model.source), "model.from");
+    const tri_hf_config *found = tri_pretrained_config(job->model.source);
     return found ? tri_hf_config_model(found, text) : TRI_OK;
 }
 
@@ -90,11 +90,11 @@ tri_status tri_job_freeze(tri_job *job, const tri_model *model)
 {
     const tri_param_spec *specs = model->params.items;
     bool moves = false;
-    TRI_TRY(patterns_check(&job->config.freeze, "freeze", &job->tensors));
+    TRI_TRY(patterns_check(&job->config.freeze, "freeze", &job->model.tensors));
     for (size_t p = 0; p < model->params.count; p++) {
         bool frozen = tri_patterns_match(&job->config.freeze, specs[p].name);
         moves = moves || (!frozen && !specs[p].buffer);
-        job->frozen[p] = frozen;
+        job->model.frozen[p] = frozen;
     }
     return moves ? TRI_OK : tri_fail(TRI_ECONFIG, "model.freeze: every parameter is frozen: there is nothing to train");
 }
@@ -126,13 +126,13 @@ static bool is_initialized(void *arg, const char *name)
 static tri_status order_check(const tri_job *job)
 {
     char image[96];
-    if (!tri_pretrained_is_foreign(job->source) || job->unordered.ndim == 0)
+    if (!tri_pretrained_is_foreign(job->model.source) || job->model.unordered.ndim == 0)
         return TRI_OK;
     return tri_fail(
         TRI_ECONFIG,
         "%s: nothing says that Trireme wrote these weights, and the order of flatten for an image %s is "
         "not given: want 'flatten: chw' (PyTorch's) or 'flatten: hwc' in the layers, or as a field of model",
-        job->config.from, tri_shape_print(job->unordered, image));
+        job->config.from, tri_shape_print(job->model.unordered, image));
 }
 
 /* Rank 0. */
@@ -141,16 +141,16 @@ static tri_status weights_read(tri_job *job, tri_job_arrays *arrays)
     load_progress progress = {job->config.from, tri_now_ns()};
     tri_pretrained_load load = {
         .keeps = is_initialized, .keeps_arg = &job->config.reinit, .progress = load_say, .progress_arg = &progress};
-    tri_checkpoint_slice *slices = tri_alloc_zero((size_t)job->tensors.count, sizeof(*slices));
+    tri_checkpoint_slice *slices = tri_alloc_zero((size_t)job->model.tensors.count, sizeof(*slices));
     if (!slices)
         return TRI_ENOMEM;
     tri_status status = tri_job_arrays_slices(arrays, 0, slices);
-    if (status == TRI_OK && !job->source) /* closed with the first generation of a run that starts again */
-        status = tri_pretrained_open(job->config.from, &job->source);
+    if (status == TRI_OK && !job->model.source) /* closed with the first generation of a run that starts again */
+        status = tri_pretrained_open(job->config.from, &job->model.source);
     if (status == TRI_OK)
         status = order_check(job);
     if (status == TRI_OK)
-        status = tri_pretrained_read(job->source, slices, job->tensors.count, &load);
+        status = tri_pretrained_read(job->model.source, slices, job->model.tensors.count, &load);
     tri_free(slices);
     return status;
 }
@@ -158,9 +158,9 @@ static tri_status weights_read(tri_job *job, tri_job_arrays *arrays)
 /* The others: what they hold of tensors that are read. */
 static tri_status weights_take(tri_job *job, tri_job_arrays *arrays)
 {
-    for (int i = 0; i < job->tensors.count; i++)
-        if (!tri_patterns_match(&job->config.reinit, job->tensors.items[i].name))
-            TRI_TRY(tri_shard_map_take(job->weights_at, arrays->views[0].host, i));
+    for (int i = 0; i < job->model.tensors.count; i++)
+        if (!tri_patterns_match(&job->config.reinit, job->model.tensors.items[i].name))
+            TRI_TRY(tri_shard_map_take(job->model.weights_at, arrays->views[0].host, i));
     return TRI_OK;
 }
 
@@ -169,7 +169,7 @@ tri_status tri_job_weights_find(tri_job *job)
     tri_job_arrays arrays;
     if (!job->config.from)
         return TRI_OK;
-    TRI_TRY(patterns_check(&job->config.reinit, "reinit", &job->tensors));
+    TRI_TRY(patterns_check(&job->config.reinit, "reinit", &job->model.tensors));
     tri_status status = tri_job_arrays_open(job, false, &arrays);
     if (status == TRI_OK)
         status = job->rank == 0 ? weights_read(job, &arrays) : weights_take(job, &arrays);
@@ -216,8 +216,8 @@ void tri_job_initial_print(const tri_job *job, tri_console *console)
         frozen_count += entry->frozen ? entry->count : 0;
         fresh += tri_patterns_match(&job->config.reinit, entry->name);
     }
-    if (strcmp(job->bits, "reproducible") != 0)
-        tri_console_line(console, "bits: %s", job->bits);
+    if (strcmp(job->identity.bits, "reproducible") != 0)
+        tri_console_line(console, "bits: %s", job->identity.bits);
     compression_print(job, console);
     if (job->config.from && job->step == 0)
         tri_console_line(console, "weights from %s: %d parameters", job->config.from, params->entry_count - fresh);
@@ -241,12 +241,12 @@ static tri_status config_open(tri_job *job, const tri_family *family, const char
     tri_hf_facts facts = {{0}};
     facts.numbers[TRI_ROLE_VOCABULARY] = rows_of(job, family->embedding);
     facts.numbers[TRI_ROLE_INNER] = rows_of(job, family->gate_up) / 2;
-    facts.numbers[TRI_ROLE_POSITIONS] = (int64_t)(job->input_nbytes / sizeof(int32_t)) / job->rows;
+    facts.numbers[TRI_ROLE_POSITIONS] = (int64_t)(job->shards.input_nbytes / sizeof(int32_t)) / job->shards.rows;
     if (job->step > 0 && tri_fs_exists(path)) /* resumed: what the source's had is in this one */
         TRI_TRY(tri_hf_config_open(path, out));
-    else if (job->source && tri_pretrained_config(job->source)) {
+    else if (job->model.source && tri_pretrained_config(job->model.source)) {
         tri_string text = {0};
-        tri_status status = tri_hf_config_print(tri_pretrained_config(job->source), TRI_F32, &text);
+        tri_status status = tri_hf_config_print(tri_pretrained_config(job->model.source), TRI_F32, &text);
         if (status == TRI_OK)
             status = tri_hf_config_parse(text.text, text.nbytes, path, out);
         tri_string_fini(&text);
@@ -265,7 +265,7 @@ tri_status tri_job_config_write(tri_job *job)
     tri_string text = {0};
     if (!family || tri_yaml_find(job->config.model, "layers"))
         return TRI_OK;
-    snprintf(path, sizeof(path), "%s/" TRI_HF_CONFIG_FILE, job->run_folder);
+    snprintf(path, sizeof(path), "%s/" TRI_HF_CONFIG_FILE, job->output.folder);
     tri_status status = config_open(job, family, path, &config);
     if (status == TRI_OK)
         status = tri_hf_config_print(config, TRI_F32, &text);

@@ -13,7 +13,7 @@ tri_status tri_job_model_find(tri_job *job, const tri_job_setup *setup);
 tri_status tri_job_tokenizer_find(tri_job *job, const tri_job_setup *setup);
 /* Rank 0's text, of at most `nbytes` bytes, on all ranks of more than one; the others' is empty. what: for messages. */
 tri_status tri_job_text_spread(tri_job *job, tri_string *text, size_t limit, const char *what);
-/* Marks what model.freeze names, in job->frozen. */
+/* Marks what model.freeze names, in job->model.frozen. */
 tri_status tri_job_freeze(tri_job *job, const tri_model *model);
 /* Weights, over those of the seed; collective. */
 tri_status tri_job_weights_find(tri_job *job);

@@ -59,7 +59,7 @@ typedef struct tri_accumulation {
 } tri_accumulation;
 
 /* batch_sums.c: of batch norms over the whole batch. */
-typedef struct tri_job_batch_sums {
+typedef struct tri_job_norm_sums {
     int64_t count;    /* numbers of one sum, at most; 0: the model has none */
     int64_t *parts;   /* [data ranks]: parts of the tree that each has; NULL: one each */
     int64_t *counts;  /* [data ranks]: of a gather */
@@ -67,7 +67,7 @@ typedef struct tri_job_batch_sums {
     tri_tree_step *steps;
     int step_count;   /* of their tree */
     int64_t spent_ns; /* so far */
-} tri_job_batch_sums;
+} tri_job_norm_sums;
 
 /* What rates are compared with. */
 typedef struct tri_job_rates {
@@ -196,94 +196,134 @@ typedef struct tri_job_assignment {
     int64_t step_start_ns;           /* of the step under way */
 } tri_job_assignment;
 
-struct tri_job {
-    tri_config config;
-    tri_comm *comm;     /* NULL: alone */
-    tri_comm *own_comm; /* opened by this job */
-    tri_cluster alone;  /* of own_comm */
-    tri_group *group;   /* of all ranks */
-    int rank, world, threads;
-    char trace_id[TRI_TRACE_ID_NBYTES]; /* of the run; the same on all ranks */
-    tri_sync_servers servers; /* parameter servers, of which this is a worker; then world is 1. client NULL: none */
-    tri_mesh mesh;
-    char *run_folder;       /* NULL: nothing is written */
-    char *seen_folder;      /* of a worker that does not write the run: where it says what it does; NULL: nowhere */
-    tri_dataset_info info;  /* of what it is or was trained on, */
-    tri_data_identity data; /* of the training set: on rank 0, and whoever may become it; */
-    tri_class_names names;  /* and what its classes are called; in: */
+/* What a run writes, and where. */
+typedef struct tri_job_output {
+    char *folder;         /* of the run; NULL: nothing is written */
+    char *seen_folder;    /* of a worker that does not write the run: where it says what it does; NULL: nowhere */
+    tri_metrics *metrics; /* rank 0 with a run folder, else NULL */
+    tri_console *console; /* rank 0 with console, else NULL */
+    bool quiet;           /* a plan of a run that says the same itself */
+    bool result_printed;  /* the run's last lines, by this process */
+} tri_job_output;
+
+/* What names a run, and what its bits depend on. */
+typedef struct tri_job_identity {
+    char trace_id[TRI_TRACE_ID_NBYTES]; /* the same on all ranks */
+    uint64_t config_hash;
+    char arithmetic[128]; /* of a card, with the algorithms of all ranks; "": not known yet (products.c) */
+    char bits[128];       /* "reproducible", or why they are not */
+} tri_job_identity;
+
+/* What it is or was trained on. */
+typedef struct tri_job_dataset {
+    tri_dataset_info info;
+    tri_data_identity identity; /* of the training set: on rank 0, and whoever may become it; */
+    tri_class_names names;      /* and what its classes are called; in: */
     tri_arena names_arena;
     struct tri_table *table; /* held: what the columns of its data mean; NULL: they are no table */
-    tri_device *device;      /* in whose memory weights, state, gradients and activations are */
-    bool forward_only;       /* eval, predict: the graph has no backward pass */
-    bool quiet;              /* a plan of a run that says the same itself */
+    tri_loader *loader;
+    tri_sampler sampler;
+} tri_job_dataset;
 
-    tri_shape unordered;       /* image that the model flattens in no stated order; ndim 0: there is none */
-    tri_pretrained *source;    /* rank 0, while the job is built: what model.from names; else NULL */
-    bool *frozen;              /* [parameters of the model] those that stand still */
-    tri_tensors tensors;       /* of the whole model */
-    tri_shard_map *weights_at; /* who holds what of the weights, */
-    tri_shard_map *states_at;  /* and of the optimizer's state: often the same */
-    uint64_t hash;             /* of weights that are spread, */
-    int64_t hashed_step;       /* after this step; -1: none */
-    tri_params *params;
+/* The model, who holds what of it, and what runs it. */
+typedef struct tri_job_model {
     tri_graph *graph;            /* NULL: */
     tri_pipeline *pipeline;      /* the model is in stages */
     tri_stages stages;           /* of these */
     tri_job_memory stage_memory; /* of a job without others, which has neither */
     tri_tensor_ranks *tensor;    /* NULL: each layer is here whole */
-    tri_optim *optim;
-    tri_sync *sync;
-    tri_loader *loader;
-    tri_sampler sampler;
-    tri_job_test test;
-    tri_accumulation accumulation;
-    tri_job_batch_sums batch_sums;
-    tri_device_view norm_blocks;             /* [block_count] of doubles */
-    tri_shares shares;                       /* who owns what of the store */
-    tri_spread spread;                       /* what of the run */
-    int64_t first_shard, shard_count;        /* of this rank */
+    bool forward_only;           /* eval, predict: the graph has no backward pass */
+    char weights_path[1200];     /* of who looks at a trained model: its checkpoint; empty: who trains */
+    int64_t sample_rows;         /* of the embedding that reads the samples; 0: not known */
+    tri_shape unordered;         /* image that the model flattens in no stated order; ndim 0: there is none */
+    tri_pretrained *source;      /* rank 0, while the job is built: what model.from names; else NULL */
+    bool *frozen;                /* [parameters of the model] those that stand still */
+    tri_tensors tensors;         /* of the whole model */
+    tri_shares shares;           /* who owns what of the store */
+    tri_spread spread;           /* what of the run */
+    tri_shard_map *weights_at;   /* who holds what of the weights, */
+    tri_shard_map *states_at;    /* and of the optimizer's state: often the same */
+    uint64_t hash;               /* of weights that are spread, */
+    int64_t hashed_step;         /* after this step; -1: none */
+} tri_job_model;
+
+/* The shards of each batch that this rank computes. */
+typedef struct tri_job_shards {
+    int64_t first, count;
     int64_t rows;                            /* samples of a shard, at most */
     size_t input_nbytes, target_nbytes;      /* of one shard of the loader's batch */
-    char weights_path[1200];                 /* of who looks at a trained model: its checkpoint; empty: who trains */
-    int64_t sample_rows;                     /* of the embedding that reads the samples; 0: not known */
-    tri_tree_part parts[TRI_TREE_MAX_PARTS]; /* this rank's shards as whole subtrees, from shard 0 of the batch */
+    tri_tree_part parts[TRI_TREE_MAX_PARTS]; /* as whole subtrees, from shard 0 of the batch */
     int part_count;
+    tri_accumulation accumulation;
+    tri_job_norm_sums norm_sums;
+    tri_device_view norm_blocks; /* [block_count] of doubles: of the norm of the gradient */
+} tri_job_shards;
 
-    int met;                  /* tri_job_meet() without tri_job_part() */
-    bool ahead;               /* some weights may move in the step after their gradients' */
-    tri_optim_figures update; /* of the last step */
-    tri_gradient_hook hook;   /* of the program, or NULL */
+/* How the weights move with a step. */
+typedef struct tri_job_update {
+    tri_optim_figures figures; /* of the last step */
+    bool ahead;                /* some weights may move in the step after their gradients' */
+    tri_gradient_hook hook;    /* of the program, or NULL */
     void *hook_arg;
     double settling_s; /* of this step: what was settled in its forward pass */
     int64_t waited_ns; /* of the sync, as it was last read */
+} tri_job_update;
 
-    int64_t step, steps, steps_per_epoch, first_step;
-    int64_t step_before; /* a worker of parameter servers may continue by no step, or by several */
+/* How far the run is, besides job->step. */
+typedef struct tri_job_steps {
+    int64_t steps, steps_per_epoch, first_step;
+    int64_t step_before;       /* a worker of parameter servers may continue by no step, or by several */
+    int64_t saved_step;        /* of the newest checkpoint of this run, or under way; -1 = none */
+    tri_step_record committed; /* of the last step that was made: job->record may be of the one under way */
+    bool acted;                /* what comes after job->step steps (features.h) is done */
+    bool stop_wanted;          /* some rank was asked to stop; the same on all ranks after a step */
     tri_job_rates rates;
-    tri_step_record record;            /* of the last step */
-    tri_step_record committed;         /* of the last step that was made: `record` may be of the one under way */
     uint64_t sent_nbytes;              /* by this process, when the last step ended */
     double trained_s, trained_samples; /* of this process since it began */
-    bool acted;                        /* what comes after job->step steps (features.h) is done */
+} tri_job_steps;
+
+/* Libraries of cards. */
+typedef struct tri_job_card {
+    char no_library[160];              /* why none multiplies; "": none was wanted, or one does */
+    tri_sync_cards sums;               /* who sums the gradients of ranks on cards */
+    char sums_line[560];               /* the line that says it; "": none has */
+    char no_nccl[TRI_NCCL_WHY_NBYTES]; /* why NCCL is not used again by this process; "": it may be */
+} tri_job_card;
+
+/* What most files use lies here, the rest in parts. */
+struct tri_job {
+    tri_config config;
+    tri_comm *comm;     /* NULL: alone */
+    tri_comm *own_comm; /* opened by this job, */
+    tri_cluster alone;  /* of this one */
+    tri_group *group;   /* of all ranks */
+    int rank, world, threads;
+    tri_sync_servers servers; /* parameter servers, of which this is a worker; then world is 1. client NULL: none */
+    tri_mesh mesh;
+    tri_device *device; /* in whose memory weights, state, gradients and activations are */
+    tri_params *params;
+    tri_optim *optim;
+    tri_sync *sync;
+    int met; /* tri_job_meet() without tri_job_part() */
+    int64_t step;
+    tri_step_record record; /* of the last step */
+    tri_job_output output;
+    tri_job_identity identity;
+    tri_job_dataset data;
+    tri_job_model model;
+    tri_job_shards shards;
+    tri_job_test test;
+    tri_job_update update;
+    tri_job_steps progress;
+    tri_job_card card;
     tri_job_elastic elastic;
     tri_job_assignment assignment;
-    bool stop_wanted;   /* some rank was asked to stop; the same on all ranks after a step */
-    int64_t saved_step; /* of the newest checkpoint of this run, or under way; -1 = none */
     tri_job_control control;
     void **states; /* of the features (features.h) */
-    uint64_t config_hash;
-    char bits[128];
-    char arithmetic[128];              /* of a card, with the algorithms of all ranks; "": not known yet (products.c) */
-    char no_library[160];              /* why none multiplies; "": none was wanted, or one does */
-    tri_sync_cards cards;              /* who sums the gradients of ranks on cards */
-    char sums[560];                    /* the line that says it; "": none has */
-    char no_nccl[TRI_NCCL_WHY_NBYTES]; /* why NCCL is not used again by this process; "": it may be */
-    tri_metrics *metrics;              /* rank 0 with a run folder, else NULL */
-    tri_console *console;              /* rank 0 with console, else NULL */
-    bool result_printed;               /* the run's last lines, by this process */
 };
 
-/* job->bits of a run in which a flipped bit was found some steps after it may have been used begins with this. */
+/* job->identity.bits of a run in which a flipped bit was found some steps after it may have been used begins with this.
+ */
 #define TRI_BITS_LATE "not reproducible (a flipped bit was in use "
 /* loop.c: a job with its place among the ranks of comm (NULL: alone), and nothing else. */
 tri_status tri_job_create(tri_comm *comm, const char *run_folder, tri_job **out);

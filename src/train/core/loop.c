@@ -50,10 +50,10 @@ tri_status tri_job_create(tri_comm *comm, const char *run_folder, tri_job **out)
         return TRI_ENOMEM;
     job->comm = comm;
     tri_status status = tri_features_create(job);
-    job->saved_step = job->hashed_step = -1;
+    job->progress.saved_step = job->model.hashed_step = -1;
     job->test.loss = job->test.accuracy = job->test.perplexity = job->test.mae = job->test.r2 = NAN;
     job->record.known_loss = NAN;
-    job->acted = true;
+    job->progress.acted = true;
     if (status == TRI_OK && !job->comm)
         status = open_alone(job);
     if (status == TRI_OK) {
@@ -62,8 +62,8 @@ tri_status tri_job_create(tri_comm *comm, const char *run_folder, tri_job **out)
         job->world = tri_group_count(job->group);
     }
     if (status == TRI_OK && run_folder) {
-        job->run_folder = tri_strdup(run_folder);
-        status = job->run_folder ? TRI_OK : TRI_ENOMEM;
+        job->output.folder = tri_strdup(run_folder);
+        status = job->output.folder ? TRI_OK : TRI_ENOMEM;
     }
     if (status != TRI_OK)
         return tri_job_open_failed(job, status);
@@ -101,14 +101,14 @@ static void step_fail(tri_job *job, tri_status status)
 
 tri_status tri_job_step(tri_job *job, bool *done)
 {
-    if (job->step < job->steps) {
+    if (job->step < job->progress.steps) {
         tri_status status = step_and_after(job);
         if (status != TRI_OK) {
             step_fail(job, status);
             return status;
         }
     }
-    *done = job->step >= job->steps;
+    *done = job->step >= job->progress.steps;
     return TRI_OK;
 }
 
@@ -127,38 +127,39 @@ tri_status tri_job_print_result(tri_job *job)
     tri_job_result result;
     TRI_TRY(tri_job_stages_print(job));
     TRI_TRY(tri_job_result_read(job, &result));
-    if (!job->console || job->result_printed)
+    if (!job->output.console || job->output.result_printed)
         return TRI_OK;
-    job->result_printed = true;
+    job->output.result_printed = true;
     if (!isnan(result.test_accuracy))
-        tri_console_line(job->console, "%s accuracy %.4f", part, result.test_accuracy);
+        tri_console_line(job->output.console, "%s accuracy %.4f", part, result.test_accuracy);
     else if (!isnan(result.test_loss))
-        tri_console_line(job->console, "%s loss %.4f", part, result.test_loss);
+        tri_console_line(job->output.console, "%s loss %.4f", part, result.test_loss);
     if (!isnan(job->test.mae))
-        tri_console_line(job->console, "%s mae %.4g", part, job->test.mae);
+        tri_console_line(job->output.console, "%s mae %.4g", part, job->test.mae);
     if (!isnan(job->test.r2))
-        tri_console_line(job->console, "%s r2 %.4f", part, job->test.r2);
+        tri_console_line(job->output.console, "%s r2 %.4f", part, job->test.r2);
     if (!isnan(job->test.perplexity))
-        tri_console_line(job->console, "%s perplexity %.4g", part, job->test.perplexity);
+        tri_console_line(job->output.console, "%s perplexity %.4g", part, job->test.perplexity);
     if (result.samples_per_s > 0)
-        tri_console_line(job->console, "samples/s %.1f", result.samples_per_s);
-    if (result.samples_per_s > 0 && job->rates.tokens > 0)
-        tri_console_line(job->console, "tokens/s %.0f", result.samples_per_s * (double)job->rates.tokens);
-    tri_console_line(job->console, "weights: xxh3 %016llx", (unsigned long long)result.weights_hash);
-    if (strncmp(job->bits, TRI_BITS_LATE, strlen(TRI_BITS_LATE)) == 0)
-        tri_console_line(job->console, "bits: %s", job->bits);
+        tri_console_line(job->output.console, "samples/s %.1f", result.samples_per_s);
+    if (result.samples_per_s > 0 && job->progress.rates.tokens > 0)
+        tri_console_line(job->output.console, "tokens/s %.0f",
+                         result.samples_per_s * (double)job->progress.rates.tokens);
+    tri_console_line(job->output.console, "weights: xxh3 %016llx", (unsigned long long)result.weights_hash);
+    if (strncmp(job->identity.bits, TRI_BITS_LATE, strlen(TRI_BITS_LATE)) == 0)
+        tri_console_line(job->output.console, "bits: %s", job->identity.bits);
     return TRI_OK;
 }
 
 tri_status tri_job_stopped(const tri_job *job)
 {
     return tri_fail(TRI_ECANCELED, "stopped by a signal after step %lld%s", (long long)job->step,
-                    job->run_folder ? ", which is saved: --resume continues" : "");
+                    job->output.folder ? ", which is saved: --resume continues" : "");
 }
 
 bool tri_job_evaluation_is_cut(const tri_job *job)
 {
-    return job->stop_wanted && job->test.loader && isnan(job->test.loss);
+    return job->progress.stop_wanted && job->test.loader && isnan(job->test.loss);
 }
 
 tri_status tri_job_event_tell(tri_job *job, const char *event, const char *text)
@@ -170,12 +171,12 @@ tri_status tri_job_event_tell(tri_job *job, const char *event, const char *text)
         tri_log(TRI_LOG_WARN, "%s", text);
     if (job->rank == 0)
         tri_features_event(job, event, text);
-    return job->metrics ? tri_metrics_write_event(job->metrics, job->step, event, text) : TRI_OK;
+    return job->output.metrics ? tri_metrics_write_event(job->output.metrics, job->step, event, text) : TRI_OK;
 }
 
 tri_status tri_job_run(tri_job *job)
 {
-    bool done = job->step >= job->steps;
+    bool done = job->step >= job->progress.steps;
     if (done)
         TRI_TRY(tri_job_meet(job));
     if (done && isnan(job->test.loss))
@@ -184,7 +185,7 @@ tri_status tri_job_run(tri_job *job)
         return tri_job_stopped(job);
     while (!done) {
         TRI_TRY(tri_job_step(job, &done));
-        if (!done ? job->stop_wanted : tri_job_evaluation_is_cut(job)) {
+        if (!done ? job->progress.stop_wanted : tri_job_evaluation_is_cut(job)) {
             TRI_TRY(tri_job_save(job));
             if (job->world > 1) /* nobody leaves, and is taken for lost, while rank 0 saves */
                 TRI_TRY(tri_barrier(job->group, NULL));
@@ -199,12 +200,13 @@ tri_status tri_job_run(tri_job *job)
 tri_status tri_job_result_read(tri_job *job, tri_job_result *result)
 {
     TRI_TRY(tri_job_settle(job));
-    *result = (tri_job_result){.step = job->step,
-                               .steps = job->steps,
-                               .loss = job->record.loss,
-                               .test_loss = job->test.loss,
-                               .test_accuracy = job->test.accuracy,
-                               .samples_per_s = job->trained_s > 0 ? job->trained_samples / job->trained_s : 0};
+    *result = (tri_job_result){
+        .step = job->step,
+        .steps = job->progress.steps,
+        .loss = job->record.loss,
+        .test_loss = job->test.loss,
+        .test_accuracy = job->test.accuracy,
+        .samples_per_s = job->progress.trained_s > 0 ? job->progress.trained_samples / job->progress.trained_s : 0};
     return tri_job_weights_hash(job, &result->weights_hash);
 }
 
@@ -218,21 +220,21 @@ void tri_job_close(tri_job *job)
     tri_kept_fini(&job->elastic.grads);
     tri_features_free(job);
     tri_optim_destroy(job->optim);
-    tri_tensors_fini(&job->tensors);
-    tri_free(job->frozen);
+    tri_tensors_fini(&job->model.tensors);
+    tri_free(job->model.frozen);
     tri_params_destroy(job->params);
-    tri_pretrained_close(job->source);
-    tri_shares_fini(&job->shares);
+    tri_pretrained_close(job->model.source);
+    tri_shares_fini(&job->model.shares);
     tri_dataset_close(job->elastic.data);
     tri_dataset_close(job->elastic.test);
     tri_held_fini(&job->elastic.held[0]);
     tri_held_fini(&job->elastic.held[1]);
     tri_free(job->elastic.resume);
     tri_free(job->elastic.common);
-    tri_free(job->run_folder);
-    tri_free(job->seen_folder);
-    tri_arena_fini(&job->names_arena);
-    tri_table_release(job->table);
+    tri_free(job->output.folder);
+    tri_free(job->output.seen_folder);
+    tri_arena_fini(&job->data.names_arena);
+    tri_table_release(job->data.table);
     tri_config_fini(&job->config);
     tri_comm_leave(job->own_comm);
     tri_device_close(job->device);

@@ -34,10 +34,10 @@ static int largest_rank(const tri_config *config, int ranks)
 static tri_status describe_optimizer(tri_job *job, const char *prefix, tri_string *notes)
 {
     const tri_optim_config *optim = &job->config.optim;
-    int64_t all = job->config.train.epochs * job->steps_per_epoch;
+    int64_t all = job->config.train.epochs * job->progress.steps_per_epoch;
     TRI_TRY(tri_optim_groups_print(optim, job->params, prefix, notes));
     TRI_TRY(tri_string_appendf(notes, "%slearning rate, %s:\n", prefix, tri_lr_schedule_word(optim->schedule)));
-    return tri_schedule_plot(optim, job->steps, all, prefix, notes);
+    return tri_schedule_plot(optim, job->progress.steps, all, prefix, notes);
 }
 
 /* What a rank copies for each save: its weights, or its share, and its state. Of ranks that are alike the first one
@@ -68,7 +68,7 @@ static size_t samples_nbytes(const tri_job *job)
 {
     const int64_t ahead = job->config.data.prefetch;
     const size_t slots = ahead < 0 ? SLOTS_AUTO : ahead == 0 ? 2 : (size_t)ahead + 1;
-    return 2 * slots * (size_t)job->shard_count * (job->input_nbytes + job->target_nbytes);
+    return 2 * slots * (size_t)job->shards.count * (job->shards.input_nbytes + job->shards.target_nbytes);
 }
 
 /* Of a card: what was allocated there so far is the store and the graph. The host keeps what the strategy works on, and
@@ -81,11 +81,11 @@ static void card_memory(const tri_job *job, const tri_sync_bytes *bytes, size_t 
     if (memory->snapshot > 0)
         memory->host += weights + state;
     memory->gradients += (size_t)job->params->block_count * sizeof(double);
-    if (job->graph)
+    if (job->model.graph)
         memory->activations = live - weights;
     memory->activations += samples_nbytes(job);
     if (job->config.train.sample_every > 0) /* rank 0's copy of the weights, features/sample.c */
-        memory->activations += (size_t)job->tensors.total * sizeof(float);
+        memory->activations += (size_t)job->model.tensors.total * sizeof(float);
 }
 
 static tri_status rank_memory(tri_job *job, size_t live, tri_job_memory *memory)
@@ -96,13 +96,13 @@ static tri_status rank_memory(tri_job *job, size_t live, tri_job_memory *memory)
     TRI_TRY(tri_sync_memory(&setup, place, &bytes));
     tri_accumulation_plan(job);
     size_t level = ((size_t)tri_params_grad_count(job->params) + TRI_PARAMS_TAIL) * sizeof(float);
-    *memory = job->stage_memory;
+    *memory = job->model.stage_memory;
     memory->weights = bytes.weights;
-    memory->gradients += bytes.gradients + (size_t)job->accumulation.levels * level;
+    memory->gradients += bytes.gradients + (size_t)job->shards.accumulation.levels * level;
     memory->optimizer = tri_optim_nbytes(job->optim) + bytes.outer;
     TRI_TRY(snapshot_plan(job, bytes.outer, &memory->snapshot));
-    if (job->graph)
-        tri_graph_memory(job->graph, &memory->activations, &memory->activations_apart);
+    if (job->model.graph)
+        tri_graph_memory(job->model.graph, &memory->activations, &memory->activations_apart);
     if (memory->card)
         card_memory(job, &bytes, live, memory);
     else if (tri_guard_copies(&job->config)) {
@@ -127,14 +127,14 @@ static tri_status plan_rank(tri_job *job, const plan_of *of, tri_job_memory *mem
     tri_dataset *dataset = NULL;
     tri_job_split_shards(job);
     if (of->info)
-        job->sampler.count = of->info->count;
+        job->data.sampler.count = of->info->count;
     else
         TRI_TRY(tri_job_open_train_data(job, NULL, &dataset));
-    job->stage_memory.card = tri_device_has_memory(job->device);
+    job->model.stage_memory.card = tri_device_has_memory(job->device);
     tri_status status = tri_job_build_model(job, of->given, of->info ? of->info : &dataset->info);
     tri_dataset_close(dataset);
     TRI_TRY(status);
-    const size_t live = job->stage_memory.card ? tri_device_live(job->device) : 0;
+    const size_t live = job->model.stage_memory.card ? tri_device_live(job->device) : 0;
     TRI_TRY(tri_job_open_optim(job));
     return rank_memory(job, live, memory);
 }
@@ -147,7 +147,7 @@ static tri_status plan_job(tri_job *job, const plan_of *of, tri_job_memory *memo
     job->rank =
         of->rank >= 0 ? of->rank : tri_mesh_rank(&job->mesh, largest_rank(of->config, job->mesh.data), 0, of->stage);
     tri_mesh_place(&job->mesh, job->rank);
-    job->cards = of->cards ? *of->cards : tri_job_cards_expect(job);
+    job->card.sums = of->cards ? *of->cards : tri_job_cards_expect(job);
     job->threads = of->threads > 0 ? of->threads : tri_job_threads(&job->config, job->world);
     return plan_rank(job, of, memory);
 }
@@ -160,8 +160,8 @@ static tri_status stage_describe(const plan_of *of, tri_job_memory *memory, cons
         return TRI_ENOMEM;
     job->config = *of->config; /* borrowed */
     job->world = of->ranks;
-    job->quiet = of->info != NULL;
-    if (job->quiet) /* sections are measured by the run itself */
+    job->output.quiet = of->info != NULL;
+    if (job->output.quiet) /* sections are measured by the run itself */
         job->config.parallel.cut = TRI_CUT_FLOPS;
     tri_status status = plan_job(job, of, memory);
     if (status == TRI_OK && notes)
@@ -180,7 +180,7 @@ tri_status tri_job_own_plan(const tri_job *job, const tri_model *given, const tr
                         .given = given,
                         .info = info,
                         .threads = job->threads,
-                        .cards = &job->cards};
+                        .cards = &job->card.sums};
     return stage_describe(&of, memory, "", NULL);
 }
 

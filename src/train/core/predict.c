@@ -38,30 +38,30 @@ struct tri_predictor {
 static tri_status check_model(tri_predictor *predictor)
 {
     const tri_job *job = predictor->job;
-    predictor->answer_count = (int64_t)(job->target_nbytes / sizeof(float)) / job->rows;
-    if (job->info.classes == 0)
+    predictor->answer_count = (int64_t)(job->shards.target_nbytes / sizeof(float)) / job->shards.rows;
+    if (job->data.info.classes == 0)
         return TRI_OK;
     if (predictor->answer_count != 1)
         return tri_fail(TRI_EUNSUPPORTED, "want a model with one class for a sample, this one has %lld",
                         (long long)predictor->answer_count);
-    predictor->answer_count = job->info.classes;
+    predictor->answer_count = job->data.info.classes;
     return TRI_OK;
 }
 
 static tri_status allocate(tri_predictor *predictor)
 {
     const tri_job *job = predictor->job;
-    const tri_dataset_info *info = &job->info;
-    size_t rows = (size_t)job->rows, sample = (size_t)tri_shape_count(info->sample);
+    const tri_dataset_info *info = &job->data.info;
+    size_t rows = (size_t)job->shards.rows, sample = (size_t)tri_shape_count(info->sample);
     predictor->stored_nbytes = sample * tri_dtype_nbytes(info->dtype);
     predictor->input_nbytes = sample * tri_dtype_nbytes(predictor->normalizer.to);
-    if (predictor->input_nbytes * rows != job->input_nbytes)
-        return tri_fail(TRI_ECONFIG, "the model reads %zu bytes a sample, the data give %zu", job->input_nbytes / rows,
-                        predictor->input_nbytes);
+    if (predictor->input_nbytes * rows != job->shards.input_nbytes)
+        return tri_fail(TRI_ECONFIG, "the model reads %zu bytes a sample, the data give %zu",
+                        job->shards.input_nbytes / rows, predictor->input_nbytes);
     size_t target = (size_t)tri_shape_count(info->target) * tri_dtype_nbytes(info->target_dtype);
     predictor->stored = tri_alloc_zero(rows, predictor->stored_nbytes);
     predictor->input = tri_alloc_zero(rows, predictor->input_nbytes);
-    predictor->targets = tri_alloc_zero(1, rows * target + job->target_nbytes);
+    predictor->targets = tri_alloc_zero(1, rows * target + job->shards.target_nbytes);
     predictor->indices = tri_alloc_zero(rows, sizeof(*predictor->indices));
     predictor->wanted = tri_alloc_zero(rows, sizeof(*predictor->wanted));
     predictor->answers = tri_alloc_zero(rows * (size_t)predictor->answer_count, sizeof(*predictor->answers));
@@ -81,7 +81,7 @@ tri_status tri_predictor_open(tri_job *job, bool test, tri_predictor **out)
     predictor->test = test;
     tri_status status = check_model(predictor);
     if (status == TRI_OK)
-        status = tri_normalizer_init(&predictor->normalizer, &job->info, &job->config.data);
+        status = tri_normalizer_init(&predictor->normalizer, &job->data.info, &job->config.data);
     if (status == TRI_OK)
         status = allocate(predictor);
     if (status != TRI_OK) {
@@ -109,12 +109,12 @@ void tri_predictor_close(tri_predictor *predictor)
 
 const tri_dataset_info *tri_predictor_info(const tri_predictor *predictor)
 {
-    return &predictor->job->info;
+    return &predictor->job->data.info;
 }
 
 const char *tri_predictor_name(const tri_predictor *predictor, int64_t class)
 {
-    const tri_class_names *names = &predictor->job->names;
+    const tri_class_names *names = &predictor->job->data.names;
     return class < names->count ? names->texts[class] : NULL;
 }
 
@@ -137,7 +137,7 @@ static void take_stored(tri_predictor *predictor, int64_t row, const void *store
 
 tri_status tri_predictor_put(tri_predictor *predictor, int64_t row, const double *numbers, int64_t count)
 {
-    const tri_dataset_info *info = &predictor->job->info;
+    const tri_dataset_info *info = &predictor->job->data.info;
     char text[96];
     double low, high;
     bool whole;
@@ -164,13 +164,13 @@ void tri_predictor_put_stored(tri_predictor *predictor, int64_t row, const void 
 
 const tri_table *tri_predictor_table(const tri_predictor *predictor)
 {
-    return predictor->job->table;
+    return predictor->job->data.table;
 }
 
 tri_status tri_predictor_put_fields(tri_predictor *predictor, int64_t row, const char *const *fields, char decimal,
                                     const tri_table_place *place)
 {
-    const tri_table *table = predictor->job->table;
+    const tri_table *table = predictor->job->data.table;
     float *sample = (float *)(void *)(predictor->stored + (size_t)row * predictor->stored_nbytes);
     for (size_t i = 0; i < table->count; i++) {
         const tri_column *column = &table->columns[i];
@@ -183,7 +183,7 @@ tri_status tri_predictor_put_fields(tri_predictor *predictor, int64_t row, const
 
 tri_status tri_predictor_fit(const tri_predictor *predictor, tri_image_fit *fit)
 {
-    const tri_dataset_info *info = &predictor->job->info;
+    const tri_dataset_info *info = &predictor->job->data.info;
     char text[96];
     if (info->dtype != TRI_U8 || info->sample.ndim != 3 || (info->sample.dim[2] != 1 && info->sample.dim[2] != 3))
         return tri_fail(
@@ -199,7 +199,7 @@ tri_status tri_predictor_fit(const tri_predictor *predictor, tri_image_fit *fit)
 
 static tri_status dataset_open(tri_predictor *predictor)
 {
-    const tri_dataset_info *info = &predictor->job->info;
+    const tri_dataset_info *info = &predictor->job->data.info;
     char wanted[96], found[96];
     tri_dataset *dataset = NULL;
     if (predictor->dataset)
@@ -270,12 +270,12 @@ static void answers_fill(tri_predictor *predictor, const float *logits, int64_t 
     int64_t count = predictor->answer_count;
     for (int64_t r = 0; r < rows; r++) {
         double *answer = predictor->answers + r * count;
-        if (predictor->job->info.classes > 0)
+        if (predictor->job->data.info.classes > 0)
             softmax(logits + r * count, count, answer);
-        for (int64_t i = 0; predictor->job->info.classes == 0 && i < count; i++)
+        for (int64_t i = 0; predictor->job->data.info.classes == 0 && i < count; i++)
             answer[i] = (double)logits[r * count + i];
-        if (predictor->job->table && predictor->job->info.classes == 0)
-            tri_table_targets_restore(predictor->job->table, answer);
+        if (predictor->job->data.table && predictor->job->data.info.classes == 0)
+            tri_table_targets_restore(predictor->job->data.table, answer);
     }
 }
 
@@ -288,10 +288,10 @@ tri_status tri_predictor_run(tri_predictor *predictor, int64_t rows)
     const float(*sums)[4];
     tri_batch batch = {
         .shards = 1, .rows = &valid, .first_sample = &first, .input = predictor->input, .target = predictor->targets};
-    memset(predictor->targets, 0, job->target_nbytes);
-    TRI_TRY(tri_graph_forward(job->graph, &batch, 0, false, &sums));
+    memset(predictor->targets, 0, job->shards.target_nbytes);
+    TRI_TRY(tri_graph_forward(job->model.graph, &batch, 0, false, &sums));
     tri_device_view view;
-    void *logits = (void *)(uintptr_t)tri_graph_logits(job->graph);
+    void *logits = (void *)(uintptr_t)tri_graph_logits(job->model.graph);
     TRI_TRY(tri_device_view_open(&view, job->params->device, logits,
                                  (size_t)(rows * predictor->answer_count) * sizeof(float)));
     answers_fill(predictor, view.host, rows);

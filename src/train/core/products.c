@@ -120,8 +120,8 @@ static void rows_tell(const tri_job *job, const row *rows, int64_t count)
         snprintf(also, sizeof(also), "; %" PRId64 " algorithms are not used: they fail the probe (docs/gpu.md)",
                  refused);
     if (!library_of(job))
-        tri_log(TRI_LOG_INFO, "matrix products: by our own kernels%s%s", job->no_library[0] ? ": " : "",
-                job->no_library);
+        tri_log(TRI_LOG_INFO, "matrix products: by our own kernels%s%s", job->card.no_library[0] ? ": " : "",
+                job->card.no_library);
     else
         tri_log(TRI_LOG_INFO, "matrix products: %" PRId64 " by %s, %" PRId64 " by our own kernels%s", count - own,
                 library_of(job)->name, own, also);
@@ -129,7 +129,7 @@ static void rows_tell(const tri_job *job, const row *rows, int64_t count)
 
 tri_status tri_job_products_meet(tri_job *job)
 {
-    char before[sizeof(job->arithmetic)];
+    char before[sizeof(job->identity.arithmetic)];
     row *rows = NULL;
     int64_t each, count = 0;
     if (!job->device->ops->arithmetic)
@@ -141,16 +141,17 @@ tri_status tri_job_products_meet(tri_job *job)
         tri_group_name_next(job->group, "");
     if (status == TRI_OK)
         status = rows_join(job, rows, each, &count);
-    snprintf(before, sizeof(before), "%s", job->arithmetic);
+    snprintf(before, sizeof(before), "%s", job->identity.arithmetic);
     uint64_t hash = 0;
     for (int64_t i = 0; i < count && status == TRI_OK; i++)
         hash = tri_rng_stream("algorithms", hash, (uint64_t)rows[i].product ^ (uint64_t)rows[i].algorithm);
     const char *text = job->device->ops->arithmetic(job->device);
     if (count > 0)
-        snprintf(job->arithmetic, sizeof(job->arithmetic), "%s, algorithms %08x", text, (unsigned)(hash >> 32));
+        snprintf(job->identity.arithmetic, sizeof(job->identity.arithmetic), "%s, algorithms %08x", text,
+                 (unsigned)(hash >> 32));
     else
-        snprintf(job->arithmetic, sizeof(job->arithmetic), "%s", text);
-    if (status == TRI_OK && job->rank == 0 && !tri_job_follows(job) && strcmp(before, job->arithmetic) != 0)
+        snprintf(job->identity.arithmetic, sizeof(job->identity.arithmetic), "%s", text);
+    if (status == TRI_OK && job->rank == 0 && !tri_job_follows(job) && strcmp(before, job->identity.arithmetic) != 0)
         rows_tell(job, rows, count);
     tri_free(rows);
     return status;

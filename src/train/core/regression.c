@@ -17,8 +17,10 @@
 
 int64_t tri_job_regression_columns(const tri_job *job)
 {
-    const int64_t numbers = tri_shape_count(job->info.target);
-    return job->info.classes == 0 && job->info.target_dtype == TRI_F32 && numbers <= MOST_NUMBERS ? 1 + numbers : 0;
+    const int64_t numbers = tri_shape_count(job->data.info.target);
+    return job->data.info.classes == 0 && job->data.info.target_dtype == TRI_F32 && numbers <= MOST_NUMBERS
+               ? 1 + numbers
+               : 0;
 }
 
 void tri_job_regression_count(tri_job *job, const tri_loader_batch *batch)
@@ -28,7 +30,7 @@ void tri_job_regression_count(tri_job *job, const tri_loader_batch *batch)
         return;
     for (int64_t s = 0; s < job->test.shard_count; s++) {
         double *sums = job->test.sums + (job->test.first_shard + s) * job->test.columns;
-        const float *targets = (const float *)batch->target + s * job->rows * numbers;
+        const float *targets = (const float *)batch->target + s * job->shards.rows * numbers;
         for (int64_t i = 0; i < batch->rows[s] * numbers; i++) {
             sums[SQUARES] += (double)targets[i] * (double)targets[i];
             sums[FIRST_NUMBER + i % numbers] += (double)targets[i];
@@ -37,13 +39,13 @@ void tri_job_regression_count(tri_job *job, const tri_loader_batch *batch)
 }
 
 /* What an absolute error of 1 is in the table's units; NaN: targets have several. */
-static double unit_of(const tri_job *job)
+static double unit_of(const tri_table *table)
 {
     double unit = NAN;
-    if (!job->table)
+    if (!table)
         return 1;
-    for (size_t i = 0; i < job->table->count; i++) {
-        const tri_column *column = &job->table->columns[i];
+    for (size_t i = 0; i < table->count; i++) {
+        const tri_column *column = &table->columns[i];
         if (column->target && !isnan(unit) && column->deviation != unit)
             return NAN;
         if (column->target)
@@ -63,6 +65,6 @@ void tri_job_regression_finish(tri_job *job, const double *total)
     double variance = total[SQUARES];
     for (int64_t i = 0; i < numbers; i++)
         variance -= total[FIRST_NUMBER + i] * total[FIRST_NUMBER + i] / samples;
-    test->mae = total[ABSOLUTE] / total[TRI_TAIL_WEIGHT] * unit_of(job);
+    test->mae = total[ABSOLUTE] / total[TRI_TAIL_WEIGHT] * unit_of(job->data.table);
     test->r2 = variance > 0 ? 1 - total[TRI_TAIL_LOSS] / variance : NAN;
 }

@@ -73,8 +73,8 @@ tri_status tri_job_servers_find(tri_job *job, tri_ps_client *client)
                                       .worker = setup->worker,
                                       .workers = setup->workers};
     if (tri_job_follows(job)) { /* what the leader does for all */
-        job->seen_folder = job->run_folder;
-        job->run_folder = NULL;
+        job->output.seen_folder = job->output.folder;
+        job->output.folder = NULL;
         job->config.train.sample_every = 0;
     }
     return TRI_OK;
@@ -82,9 +82,9 @@ tri_status tri_job_servers_find(tri_job *job, tri_ps_client *client)
 
 void tri_job_servers_plan(tri_job *job)
 {
-    job->servers.steps = job->config.train.epochs * job->steps_per_epoch;
-    job->servers.last_step = job->steps;
-    job->servers.job = job->config_hash ^ tri_job_classes_hash(job);
+    job->servers.steps = job->config.train.epochs * job->progress.steps_per_epoch;
+    job->servers.last_step = job->progress.steps;
+    job->servers.job = job->identity.config_hash ^ tri_job_classes_hash(job);
     if (job->device->ops->arithmetic) /* workers of other cards push other bits */
         job->servers.job ^= tri_rng_stream(job->device->ops->arithmetic(job->device), 0, 0);
 }
@@ -96,11 +96,11 @@ tri_status tri_job_servers_start(tri_job *job)
     if (step < 0) {
         TRI_TRY(tri_sync_ps_give(job->sync, job->step, job->optim));
     } else {
-        job->step = job->saved_step = step;
+        job->step = job->progress.saved_step = step;
         TRI_TRY_IN(tri_sync_ps_take(job->sync, step), "while fetching the weights of step %lld", (long long)step);
     }
     TRI_TRY_IN(tri_sync_ps_deal(job->sync, &job->step), "while asking for the first part of a batch");
-    job->first_step = job->step;
+    job->progress.first_step = job->step;
     return TRI_OK;
 }
 
@@ -113,7 +113,7 @@ int64_t tri_job_deals(const tri_job *job)
 bool tri_job_servers_meets(const tri_job *job)
 {
     return job->servers.client && tri_ps_is_coded(&job->config.ps) &&
-           (!tri_job_follows(job) || job->step >= job->steps);
+           (!tri_job_follows(job) || job->step >= job->progress.steps);
 }
 
 tri_status tri_job_servers_state(tri_job *job)

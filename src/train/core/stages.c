@@ -72,9 +72,9 @@ tri_status tri_job_cut(tri_job *job, const tri_model *model, const tri_graph_con
     bool given = false;
     tri_status status = tri_sections_find(model, graph, &sections);
     if (status == TRI_OK)
-        status = cut_by_hand(job, model, &sections, &given, &job->stages);
+        status = cut_by_hand(job, model, &sections, &given, &job->model.stages);
     if (status == TRI_OK && !given)
-        status = cut_by_cost(job, model, graph, &sections, &job->stages);
+        status = cut_by_cost(job, model, graph, &sections, &job->model.stages);
     tri_sections_fini(&sections);
     return status;
 }
@@ -86,11 +86,11 @@ tri_status tri_job_stage_store(tri_job *job, const tri_model *model)
     bool *wanted = tri_alloc_zero(model->params.count, sizeof(bool));
     if (!wanted)
         return TRI_ENOMEM;
-    tri_stages_wanted(model, &job->stages, job->mesh.pipeline, job->mesh.stage, wanted);
+    tri_stages_wanted(model, &job->model.stages, job->mesh.pipeline, job->mesh.stage, wanted);
     tri_status status = tri_params_lay(model, wanted, job->device, &job->params);
     tri_free(wanted);
     if (status == TRI_OK)
-        tri_stages_mark(model, &job->stages, job->mesh.pipeline, job->mesh.stage, job->params);
+        tri_stages_mark(model, &job->model.stages, job->mesh.pipeline, job->mesh.stage, job->params);
     return status;
 }
 
@@ -99,16 +99,16 @@ tri_status tri_job_pipeline_make(tri_job *job, const tri_model *model, const tri
     tri_pipeline_setup setup = {.group = job->mesh.pipeline_group,
                                 .rank = job->rank,
                                 .model = model,
-                                .stages = &job->stages,
+                                .stages = &job->model.stages,
                                 .params = job->params,
                                 .graph = graph,
                                 .schedule = job->config.parallel.schedule,
-                                .parts = job->parts,
-                                .part_count = job->part_count,
+                                .parts = job->shards.parts,
+                                .part_count = job->shards.part_count,
                                 .overlap = job->config.parallel.overlap,
                                 .even = job->config.train.shards % job->mesh.data == 0};
-    TRI_TRY(tri_pipeline_create(&setup, &job->pipeline));
-    job->rates.flops = tri_pipeline_flops(job->pipeline);
+    TRI_TRY(tri_pipeline_create(&setup, &job->model.pipeline));
+    job->progress.rates.flops = tri_pipeline_flops(job->model.pipeline);
     return TRI_OK;
 }
 
@@ -118,8 +118,8 @@ static tri_status chunk_memory(const tri_job *job, const tri_model *model, tri_g
 {
     tri_graph *graph;
     size_t planned, apart, crossing, before = memory->card ? tri_device_live(job->device) : 0;
-    config.first_node = job->stages.first_node[chunk];
-    config.end_node = job->stages.first_node[chunk + 1];
+    config.first_node = job->model.stages.first_node[chunk];
+    config.end_node = job->model.stages.first_node[chunk + 1];
     config.slots = schedules[1].slots[chunk];
     TRI_TRY(tri_graph_compile(model, job->params, &config, &graph));
     tri_graph_memory(graph, &planned, &apart);
@@ -134,11 +134,11 @@ static tri_status chunk_memory(const tri_job *job, const tri_model *model, tri_g
 }
 
 /* Micro-batches are whole subtrees: of a part that is smaller than `shards`, all of it. */
-static int micro_count(const tri_job *job, int64_t shards)
+static int micro_count(const tri_job_shards *own, int64_t shards)
 {
     int64_t count = 0;
-    for (int p = 0; p < job->part_count; p++)
-        count += job->parts[p].count > shards ? job->parts[p].count / shards : 1;
+    for (int p = 0; p < own->part_count; p++)
+        count += own->parts[p].count > shards ? own->parts[p].count / shards : 1;
     return (int)count;
 }
 
@@ -151,10 +151,10 @@ tri_status tri_job_stage_memory(const tri_job *job, const tri_model *model, cons
     tri_status status = TRI_OK;
     for (int training = 0; training < 2 && status == TRI_OK; training++)
         status = tri_pipe_schedule_make(parallel->schedule, job->mesh.pipeline, (int)parallel->chunks,
-                                        micro_count(job, graph->shards), training, &schedules[training]);
-    for (int c = job->mesh.stage; status == TRI_OK && c < job->stages.count; c += job->mesh.pipeline)
+                                        micro_count(&job->shards, graph->shards), training, &schedules[training]);
+    for (int c = job->mesh.stage; status == TRI_OK && c < job->model.stages.count; c += job->mesh.pipeline)
         status = chunk_memory(job, model, *graph, c, schedules, memory);
-    memory->gradients += (size_t)tri_pipeline_levels(job->parts, job->part_count, graph->shards) * level;
+    memory->gradients += (size_t)tri_pipeline_levels(job->shards.parts, job->shards.part_count, graph->shards) * level;
     tri_pipe_schedule_fini(&schedules[0]);
     tri_pipe_schedule_fini(&schedules[1]);
     return status;
@@ -164,17 +164,18 @@ tri_status tri_job_stage_memory(const tri_job *job, const tri_model *model, cons
 
 tri_status tri_job_stages_print(tri_job *job)
 {
-    if (!job->pipeline || job->step == job->first_step)
+    if (!job->model.pipeline || job->step == job->progress.first_step)
         return TRI_OK;
     double bubble;
     tri_pipeline_times *times = tri_alloc_zero((size_t)job->mesh.pipeline, sizeof(*times));
-    tri_status status = times ? tri_pipeline_gather_times(job->pipeline, times, &bubble) : TRI_ENOMEM;
-    bool tells = job->console && !job->result_printed;
+    tri_status status = times ? tri_pipeline_gather_times(job->model.pipeline, times, &bubble) : TRI_ENOMEM;
+    bool tells = job->output.console && !job->output.result_printed;
     for (int s = 0; status == TRI_OK && tells && s < job->mesh.pipeline; s++)
-        tri_console_line(job->console, "stage %d: forward %.1f ms, backward %.1f, adding gradients %.1f, idle %.1f", s,
+        tri_console_line(job->output.console,
+                         "stage %d: forward %.1f ms, backward %.1f, adding gradients %.1f, idle %.1f", s,
                          times[s].forward * 1e3, times[s].backward * 1e3, times[s].adding * 1e3, times[s].idle * 1e3);
     if (status == TRI_OK && tells)
-        tri_console_line(job->console, "bubble %.1f %% of the last step, schedule %s", bubble * 100,
+        tri_console_line(job->output.console, "bubble %.1f %% of the last step, schedule %s", bubble * 100,
                          tri_pipe_kind_word(job->config.parallel.schedule));
     tri_free(times);
     return status;

@@ -33,10 +33,10 @@ static double lap_of(const tri_job *job, const char *what, int64_t *mark_ns)
 }
 
 /* The sum of control data begins before that of the gradient: where the next step may begin before all of the gradient
- * is there (job->ahead), and where control data are columns of its tail (control.c). */
+ * is there (job->update.ahead), and where control data are columns of its tail (control.c). */
 static bool control_is_early(const tri_job *job)
 {
-    return job->ahead || !tri_job_control_travels(job);
+    return job->update.ahead || !tri_job_control_travels(job);
 }
 
 static void entry_ready(void *arg, int entry)
@@ -55,9 +55,10 @@ static tri_status entry_settle(tri_job *job, int entry)
     if (slice.count == 0)
         return TRI_OK;
     job->record.comm += lap(&mark_ns);
-    tri_optim_step(job->optim, &job->update, job->params->values, job->sync->grads[0], slice.first, slice.count);
+    tri_optim_step(job->optim, &job->update.figures, job->params->values, job->sync->grads[0], slice.first,
+                   slice.count);
     job->record.optimizer += lap(&mark_ns);
-    job->settling_s += (double)(mark_ns - start_ns) / 1e9;
+    job->update.settling_s += (double)(mark_ns - start_ns) / 1e9;
     return TRI_OK;
 }
 
@@ -70,7 +71,7 @@ tri_status tri_job_entry_bring(void *arg, int entry, const float **values)
 
 tri_status tri_job_settle(tri_job *job)
 {
-    for (int entry = 0; job->ahead && entry < job->params->entry_count; entry++)
+    for (int entry = 0; job->update.ahead && entry < job->params->entry_count; entry++)
         TRI_TRY(entry_settle(job, entry));
     return job->sync && job->sync->ops->settle ? job->sync->ops->settle(job->sync) : TRI_OK;
 }
@@ -79,9 +80,9 @@ tri_status tri_job_settle(tri_job *job)
  * theirs. */
 static double waited(tri_job *job)
 {
-    int64_t before_ns = job->waited_ns;
-    job->waited_ns = job->sync->waited_ns + job->batch_sums.spent_ns;
-    double seconds = (double)(job->waited_ns - before_ns) / 1e9;
+    int64_t before_ns = job->update.waited_ns;
+    job->update.waited_ns = job->sync->waited_ns + job->shards.norm_sums.spent_ns;
+    double seconds = (double)(job->update.waited_ns - before_ns) / 1e9;
     job->record.comm += seconds;
     return seconds;
 }
@@ -94,7 +95,7 @@ tri_batch tri_job_batch(const tri_job *job, const tri_loader_batch *loaded, int6
                            .target = loaded->target,
                            .input_there = loaded->input_there,
                            .target_there = loaded->target_there};
-    return tri_batch_part(&all, first, count, job->input_nbytes, job->target_nbytes);
+    return tri_batch_part(&all, first, count, job->shards.input_nbytes, job->shards.target_nbytes);
 }
 
 /* Forward and backward over the shards [first, first + count) of this rank's batch; grads[p] gets the sum of parts[p]
@@ -104,12 +105,12 @@ static tri_status run_shards(tri_job *job, const tri_loader_batch *loaded, int64
 {
     const tri_batch batch = tri_job_batch(job, loaded, first, count);
     int64_t mark_ns = tri_now_ns();
-    TRI_TRY(tri_graph_grads_set(job->graph, part_count, parts, grads));
-    TRI_TRY(tri_graph_forward(job->graph, &batch, (uint64_t)job->step, true, NULL));
+    TRI_TRY(tri_graph_grads_set(job->model.graph, part_count, parts, grads));
+    TRI_TRY(tri_graph_forward(job->model.graph, &batch, (uint64_t)job->step, true, NULL));
     TRI_TRY(tri_job_settle(job)); /* what no kernel reads */
-    job->record.forward += lap_of(job, "forward", &mark_ns) - job->settling_s - waited(job);
-    job->settling_s = 0;
-    TRI_TRY(tri_graph_backward(job->graph, ready, job));
+    job->record.forward += lap_of(job, "forward", &mark_ns) - job->update.settling_s - waited(job);
+    job->update.settling_s = 0;
+    TRI_TRY(tri_graph_backward(job->model.graph, ready, job));
     job->record.backward += lap_of(job, "backward", &mark_ns) - waited(job);
     return TRI_OK;
 }
@@ -118,11 +119,11 @@ static tri_status run_shards(tri_job *job, const tri_loader_batch *loaded, int64
 static tri_status run_subtree(tri_job *job, const tri_loader_batch *loaded, int64_t first, int64_t count, int level,
                               float *grad)
 {
-    if (count <= job->accumulation.shards) {
+    if (count <= job->shards.accumulation.shards) {
         tri_tree_part whole = {0, count};
         return run_shards(job, loaded, first, count, 1, &whole, &grad, NULL);
     }
-    float *right = job->accumulation.scratch[level];
+    float *right = job->shards.accumulation.scratch[level];
     TRI_TRY(run_subtree(job, loaded, first, count / 2, level + 1, grad));
     TRI_TRY(run_subtree(job, loaded, first + count / 2, count / 2, level + 1, right));
     int64_t mark_ns = tri_now_ns();
@@ -134,11 +135,11 @@ static tri_status run_subtree(tri_job *job, const tri_loader_batch *loaded, int6
 /* All of this rank's shards through all stages, of which this rank has its own. */
 static tri_status run_pipeline(tri_job *job, const tri_loader_batch *loaded)
 {
-    const tri_batch batch = tri_job_batch(job, loaded, 0, job->shard_count);
+    const tri_batch batch = tri_job_batch(job, loaded, 0, job->shards.count);
     int64_t mark_ns = tri_now_ns();
-    TRI_TRY(tri_pipeline_train(job->pipeline, &batch, (uint64_t)job->step, job->sync->grads, entry_ready, job));
+    TRI_TRY(tri_pipeline_train(job->model.pipeline, &batch, (uint64_t)job->step, job->sync->grads, entry_ready, job));
     double passed = lap_of(job, "pipeline", &mark_ns);
-    tri_pipeline_times times = tri_pipeline_last_times(job->pipeline);
+    tri_pipeline_times times = tri_pipeline_last_times(job->model.pipeline);
     job->record.forward += times.forward;
     job->record.backward += times.backward + times.adding;
     job->record.comm += passed - times.forward - times.backward - times.adding;
@@ -148,12 +149,14 @@ static tri_status run_pipeline(tri_job *job, const tri_loader_batch *loaded)
 /* All of this rank's shards: at once, so that buckets leave during the backward pass; or piece by piece. */
 static tri_status accumulate(tri_job *job, const tri_loader_batch *loaded)
 {
-    if (job->pipeline)
+    if (job->model.pipeline)
         return run_pipeline(job, loaded);
-    if (job->accumulation.shards == job->shard_count)
-        return run_shards(job, loaded, 0, job->shard_count, job->part_count, job->parts, job->sync->grads, entry_ready);
-    for (int p = 0; p < job->part_count; p++)
-        TRI_TRY(run_subtree(job, loaded, job->parts[p].first, job->parts[p].count, 0, job->sync->grads[p]));
+    if (job->shards.accumulation.shards == job->shards.count)
+        return run_shards(job, loaded, 0, job->shards.count, job->shards.part_count, job->shards.parts,
+                          job->sync->grads, entry_ready);
+    for (int p = 0; p < job->shards.part_count; p++)
+        TRI_TRY(
+            run_subtree(job, loaded, job->shards.parts[p].first, job->shards.parts[p].count, 0, job->sync->grads[p]));
     for (int entry = tri_params_tail(job->params); entry >= 0; entry--)
         entry_ready(job, entry);
     return TRI_OK;
@@ -173,7 +176,7 @@ static bool norm_is_wanted(const tri_job *job)
     int64_t every = job->config.train.norm_every;
     if (job->sync->ops->squares) /* costs messages of its own */
         return job->config.optim.clip_norm > 0;
-    bool read = job->metrics || job->console || job->mesh.model_group || !job->sync->whole;
+    bool read = job->output.metrics || job->output.console || job->mesh.model_group || !job->sync->whole;
     return judges_by_norm(job) || (read && every > 0 && job->step % every == 0);
 }
 
@@ -186,10 +189,11 @@ static void figures_find(tri_job *job)
     tri_job_control_read(job);
     job->record.loss = weight != 0 ? (double)tail[TRI_TAIL_LOSS] / (double)weight : NAN;
     job->record.known_loss = weight != 0 ? job->record.loss : job->record.known_loss;
-    job->update = (tri_optim_figures){.step = job->step,
-                                      .lr = job->record.lr,
-                                      .grad_scale = weight != 0 ? 1.0f / weight / scale : 0,
-                                      .buffer_scale = tail[TRI_TAIL_SHARDS] > 0 ? 1.0f / tail[TRI_TAIL_SHARDS] : 0};
+    job->update.figures =
+        (tri_optim_figures){.step = job->step,
+                            .lr = job->record.lr,
+                            .grad_scale = weight != 0 ? 1.0f / weight / scale : 0,
+                            .buffer_scale = tail[TRI_TAIL_SHARDS] > 0 ? 1.0f / tail[TRI_TAIL_SHARDS] : 0};
 }
 
 /* What this rank moves: its pieces, or the slice whose sums have come. */
@@ -197,10 +201,11 @@ static void weights_step(tri_job *job, tri_sync_slice slice)
 {
     const tri_sync *sync = job->sync;
     if (!sync->pieces)
-        tri_optim_step(job->optim, &job->update, job->params->values, sync->grads[0], slice.first, slice.count);
+        tri_optim_step(job->optim, &job->update.figures, job->params->values, sync->grads[0], slice.first, slice.count);
     for (int i = 0; sync->pieces && i < sync->piece_count; i++) {
         const tri_sync_piece *piece = &sync->pieces[i];
-        tri_optim_step_at(job->optim, &job->update, piece->values, piece->sums, piece->slice.first, piece->slice.count);
+        tri_optim_step_at(job->optim, &job->update.figures, piece->values, piece->sums, piece->slice.first,
+                          piece->slice.count);
     }
 }
 
@@ -210,20 +215,20 @@ static tri_status step_judge(tri_job *job)
 {
     double norm = NAN, limit = job->config.optim.clip_norm;
     figures_find(job);
-    float scale = job->update.grad_scale;
+    float scale = job->update.figures.grad_scale;
     if (job->sync->ops->fold)
         job->sync->ops->fold(job->sync);
     else
         tri_params_fold(job->params, job->threads, job->sync->grads[0]);
     TRI_TRY(tri_job_hook_run(job));
-    if (!job->ahead && norm_is_wanted(job))
+    if (!job->update.ahead && norm_is_wanted(job))
         TRI_TRY(tri_job_gradient_norm(job, &norm));
     TRI_TRY(tri_features_judge(job, judges_by_norm(job) ? norm : 0));
-    if (!job->ahead && tri_features_want_gradients(job))
+    if (!job->update.ahead && tri_features_want_gradients(job))
         TRI_TRY(tri_features_gradients(job, scale));
     if (limit > 0 && norm > limit)
-        job->update.grad_scale *= (float)(limit / norm);
-    job->sync->grad_scale = job->update.grad_scale;
+        job->update.figures.grad_scale *= (float)(limit / norm);
+    job->sync->grad_scale = job->update.figures.grad_scale;
     job->record.grad_norm = norm;
     return TRI_OK;
 }
@@ -243,13 +248,13 @@ static tri_status move_weights(tri_job *job, tri_sync_slice slice)
     else
         sums_undo(job);
     tri_features_moved(job);
-    bool gradients = job->ahead && tri_features_want_gradients(job);
-    if (gradients || (job->ahead && norm_is_wanted(job)))
+    bool gradients = job->update.ahead && tri_features_want_gradients(job);
+    if (gradients || (job->update.ahead && norm_is_wanted(job)))
         TRI_TRY(tri_job_settle(job));
-    if (job->ahead && norm_is_wanted(job))
+    if (job->update.ahead && norm_is_wanted(job))
         TRI_TRY(tri_job_gradient_norm(job, &job->record.grad_norm));
     if (gradients)
-        TRI_TRY(tri_features_gradients(job, job->update.grad_scale));
+        TRI_TRY(tri_features_gradients(job, job->update.figures.grad_scale));
     return TRI_OK;
 }
 
@@ -260,8 +265,8 @@ static tri_status sums_make(tri_job *job, const tri_loader_batch *loaded, tri_sy
     TRI_TRY(job->sync->ops->begin(job->sync));
     TRI_TRY(accumulate(job, loaded));
     int64_t mark_ns = tri_now_ns();
-    TRI_TRY(job->ahead ? job->sync->ops->wait(job->sync, tri_params_tail(job->params), slice)
-                       : job->sync->ops->finish(job->sync, slice));
+    TRI_TRY(job->update.ahead ? job->sync->ops->wait(job->sync, tri_params_tail(job->params), slice)
+                              : job->sync->ops->finish(job->sync, slice));
     const int64_t computing_ns = job->sync->computing_ns; /* 0 where kernels end with their call */
     if (computing_ns > 0)
         tri_features_span(job, "backward", mark_ns, mark_ns + computing_ns);
@@ -279,7 +284,7 @@ static tri_status sums_verify(tri_job *job, const tri_loader_batch *loaded, tri_
 {
     TRI_TRY(sums_make(job, loaded, slice));
     while (job->control.sum.weights[0] != 0 || job->control.sum.weights[1] != 0) {
-        if (job->ahead)
+        if (job->update.ahead)
             TRI_TRY(job->sync->ops->finish(job->sync, slice));
         TRI_TRY(tri_features_repair(job));
         sums_undo(job);
@@ -325,18 +330,18 @@ static tri_status step_agree(tri_job *job, const tri_loader_batch *loaded, tri_s
 /* Samples of the batch of this step: the last one of an epoch may be short. */
 static int64_t batch_samples(const tri_job *job)
 {
-    int64_t left = job->sampler.count - job->step % job->steps_per_epoch * job->sampler.batch;
-    return left < job->sampler.batch ? left : job->sampler.batch;
+    int64_t left = job->data.sampler.count - job->step % job->progress.steps_per_epoch * job->data.sampler.batch;
+    return left < job->data.sampler.batch ? left : job->data.sampler.batch;
 }
 
 /* The next batch, or the part of one that this worker was dealt. */
 static tri_status batch_take(tri_job *job, tri_loader_batch *loaded)
 {
     tri_features_batch_wait(job, true);
-    tri_status status =
-        tri_job_deals(job) == 0
-            ? tri_loader_next(job->loader, loaded)
-            : tri_loader_part(job->loader, job->step, job->sync->part * job->shard_count, job->shard_count, loaded);
+    tri_status status = tri_job_deals(job) == 0
+                            ? tri_loader_next(job->data.loader, loaded)
+                            : tri_loader_part(job->data.loader, job->step, job->sync->part * job->shards.count,
+                                              job->shards.count, loaded);
     tri_features_batch_wait(job, false);
     if (status == TRI_OK)
         tri_features_batch_taken(job, loaded);
@@ -352,12 +357,12 @@ static int64_t step_after(const tri_job *job)
 static void step_advance(tri_job *job)
 {
     int64_t next = step_after(job);
-    job->step_before = job->step;
-    job->committed = job->record;
+    job->progress.step_before = job->step;
+    job->progress.committed = job->record;
     if (next > job->step + 1 && tri_job_deals(job) == 0)
-        tri_loader_seek(job->loader, next);
+        tri_loader_seek(job->data.loader, next);
     job->step = next;
-    job->acted = false;
+    job->progress.acted = false;
     job->assignment.phase = TRI_STEP_OPEN;
 }
 
@@ -365,18 +370,18 @@ static void step_advance(tri_job *job)
 static void count_step(tri_job *job, double seconds)
 {
     tri_step_record *record = &job->record;
-    const tri_job_rates *rates = &job->rates;
+    const tri_job_rates *rates = &job->progress.rates;
     int64_t samples = batch_samples(job) * (step_after(job) - job->step);
     record->other = seconds - record->data - record->forward - record->backward - record->comm - record->optimizer;
     record->samples_per_s = (double)samples / seconds;
     record->tokens_per_s = rates->tokens > 0 ? record->samples_per_s * (double)rates->tokens : NAN;
     record->mfu = rates->peak > 0 ? record->samples_per_s * rates->flops / rates->peak : NAN;
-    record->epoch = (double)step_after(job) / (double)job->steps_per_epoch;
+    record->epoch = (double)step_after(job) / (double)job->progress.steps_per_epoch;
     uint64_t sent = tri_counter_now(TRI_COUNT_SENT_NBYTES);
-    record->sent_bytes = (int64_t)(sent - job->sent_nbytes);
-    job->sent_nbytes = sent;
-    job->trained_s += seconds;
-    job->trained_samples += (double)samples;
+    record->sent_bytes = (int64_t)(sent - job->progress.sent_nbytes);
+    job->progress.sent_nbytes = sent;
+    job->progress.trained_s += seconds;
+    job->progress.trained_samples += (double)samples;
     tri_counter_add(TRI_COUNT_STEPS, 1);
     tri_counter_add(TRI_COUNT_SKIPPED, record->skipped);
     tri_counter_add(TRI_COUNT_SAMPLES, (uint64_t)samples);
@@ -388,11 +393,11 @@ static tri_status step_make(tri_job *job)
     tri_loader_batch loaded;
     tri_sync_slice slice;
     job->assignment.step_start_ns = start_ns;
-    job->record = (tri_step_record){
-        .step = job->step,
-        .known_loss = job->record.known_loss,
-        .lr = tri_schedule_rate(&job->config.optim, job->step, job->config.train.epochs * job->steps_per_epoch),
-        .grad_norm = NAN};
+    job->record = (tri_step_record){.step = job->step,
+                                    .known_loss = job->record.known_loss,
+                                    .lr = tri_schedule_rate(&job->config.optim, job->step,
+                                                            job->config.train.epochs * job->progress.steps_per_epoch),
+                                    .grad_norm = NAN};
     tri_log_step_set(job->step);
     TRI_TRY(tri_features_step_begin(job));
     TRI_TRY(batch_take(job, &loaded));
@@ -412,8 +417,8 @@ static tri_status step_make(tri_job *job)
     tri_features_span(job, "step", start_ns, mark_ns);
     count_step(job, (double)(tri_now_ns() - start_ns) / 1e9);
     /* By steps that are alike: whole batches, as many shards at once as there will be. */
-    if (job->config.train.threads == 0 && job->threads > 1 && !job->accumulation.searching &&
-        batch_samples(job) == job->sampler.batch)
+    if (job->config.train.threads == 0 && job->threads > 1 && !job->shards.accumulation.searching &&
+        batch_samples(job) == job->data.sampler.batch)
         tri_tiles_tune(job->threads, job->record.forward + job->record.backward);
     step_advance(job);
     job->elastic.exchange_pending = false;
@@ -423,7 +428,7 @@ static tri_status step_make(tri_job *job)
 /* Loss scale and guards have judged a step that is not made: that, too, has not been. */
 static void step_undo(tri_job *job)
 {
-    job->committed = job->record;
+    job->progress.committed = job->record;
     job->assignment.under_way = tri_scalar_state_of(job);
     (void)tri_scalar_state_take(job, &job->elastic.before, false); /* writes nothing */
 }

@@ -31,7 +31,7 @@ tri_batch tri_job_batch(const tri_job *job, const tri_loader_batch *loaded, int6
 tri_status tri_job_step_run(tri_job *job);
 /* What follows in a step that was interrupted once the weights had moved. */
 tri_status tri_job_step_end(tri_job *job);
-/* The weights are those after the last step; a step leaves some to the next one where job->ahead. */
+/* The weights are those after the last step; a step leaves some to the next one where job->update.ahead. */
 tri_status tri_job_settle(tri_job *job);
 /* Those of one entry, for tri_graph_hooks. */
 tri_status tri_job_entry_bring(void *job, int entry, const float **values);

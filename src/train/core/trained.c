@@ -87,7 +87,7 @@ static tri_status info_find(tri_job *job, const tri_trained *trained, tri_datase
 {
     tri_dataset *dataset = NULL;
     if (trained->info[0]) {
-        TRI_TRY(tri_dataset_info_load(trained->info, info, &job->names_arena, &job->names));
+        TRI_TRY(tri_dataset_info_load(trained->info, info, &job->data.names_arena, &job->data.names));
         tri_job_info_take(job, info);
         return TRI_OK;
     }
@@ -97,7 +97,7 @@ static tri_status info_find(tri_job *job, const tri_trained *trained, tri_datase
         tri_table_hold(dataset->table);
         tri_job_table_set(job, dataset->table);
     }
-    tri_status status = tri_class_names_copy(&job->names_arena, &dataset->names, &job->names);
+    tri_status status = tri_class_names_copy(&job->data.names_arena, &dataset->names, &job->data.names);
     tri_dataset_close(dataset);
     return status;
 }
@@ -131,11 +131,11 @@ static tri_status build(tri_job *job, const tri_trained_setup *setup)
     tri_vector_fini(&overrides);
     TRI_TRY(status);
     TRI_TRY(info_find(job, setup->trained, &info));
-    job->forward_only = true;
-    snprintf(job->weights_path, sizeof(job->weights_path), "%s", setup->trained->checkpoint);
+    job->model.forward_only = true;
+    snprintf(job->model.weights_path, sizeof(job->model.weights_path), "%s", setup->trained->checkpoint);
     if (setup->rows > 0) {
-        job->rows = setup->rows;
-        job->accumulation.shards = 1;
+        job->shards.rows = setup->rows;
+        job->shards.accumulation.shards = 1;
     }
     TRI_TRY(tri_job_build_model(job, NULL, &info));
     TRI_TRY(tri_job_shard_maps_open(job));

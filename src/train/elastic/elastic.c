@@ -605,7 +605,7 @@ static bool continues(elastic *at, tri_status status)
 {
     bool peer =
         at->comm ? tri_comm_lost_peer(at->comm) : status == TRI_EPEER || status == TRI_ETIMEOUT || status == TRI_EABORT;
-    const bool nccl = at->job->cards.nccl && at->job->no_nccl[0]; /* the next generation sums on the host */
+    const bool nccl = at->job->card.sums.nccl && at->job->card.no_nccl[0]; /* the next generation sums on the host */
     if (at->job->elastic.dropped)
         tri_job_state_drop(at->job);
     if (is_misfit(at))

@@ -197,8 +197,8 @@ void tri_job_mirror_move(tri_job *job)
         return;
     for (int i = 0; !job->record.skipped && i < assignment->piece_count; i++) {
         const tri_sync_piece *piece = &assignment->pieces[i];
-        tri_optim_step_at(assignment->now.mirror.optim, &job->update, piece->values, piece->sums, piece->slice.first,
-                          piece->slice.count);
+        tri_optim_step_at(assignment->now.mirror.optim, &job->update.figures, piece->values, piece->sums,
+                          piece->slice.first, piece->slice.count);
     }
     assignment->phase = TRI_STEP_MOVED;
     if (!job->record.skipped)

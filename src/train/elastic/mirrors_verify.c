@@ -44,7 +44,7 @@ tri_status tri_job_mirrors_verify_open(tri_job *job)
 {
     tri_job_assignment *assignment = &job->assignment;
     int states = tri_optim_states(&job->config.optim);
-    double elements = (double)job->tensors.total * (1 + states) / assignment->now.what.roles;
+    double elements = (double)job->model.tensors.total * (1 + states) / assignment->now.what.roles;
     assignment->good_step = -1;
     assignment->every = tri_job_verify_steps(job, KINDS * PASSES * elements * sizeof(float));
     for (int kind = 0; assignment->every > 0 && kind < KINDS; kind++)
@@ -126,9 +126,9 @@ static void part_print(const word *all, int owner, int rank, char *text, size_t 
 static void place_print(const tri_job *job, const word *one, int kind, char *text, size_t nbytes)
 {
     const char *state = one->array[kind] > 0 ? tri_optim_state_name(job->optim, (int)one->array[kind] - 1) : NULL;
-    bool named = one->tensor[kind] >= 0 && one->tensor[kind] < job->tensors.count;
+    bool named = one->tensor[kind] >= 0 && one->tensor[kind] < job->model.tensors.count;
     snprintf(text, nbytes, "%s%s%s", state ? state : "", state ? " of " : "",
-             named ? job->tensors.items[one->tensor[kind]].name : "a tensor");
+             named ? job->model.tensors.items[one->tensor[kind]].name : "a tensor");
 }
 
 static const char *undecided_why(const word *owner, const word *holder)

@@ -70,13 +70,13 @@ static tri_status server_refill(void *arg, int server)
     int blocks = 0;
     int64_t now = 0;
     tri_job_save_wait(job); /* what is being written is no crash's */
-    tri_status status = job->run_folder ? tri_job_newest_find(job, job->run_folder, &path) : TRI_ENOTFOUND;
+    tri_status status = job->output.folder ? tri_job_newest_find(job, job->output.folder, &path) : TRI_ENOTFOUND;
     if (status == TRI_ENOTFOUND)
         return tri_fail(
             TRI_EPEER,
             "parameter server %d was lost with what it held, and there is no checkpoint in %s yet to take it "
             "from: checkpoint.every_steps or every_s makes some, ps.replicas 2 has a copy of everything",
-            server, job->run_folder ? job->run_folder : "a run folder");
+            server, job->output.folder ? job->output.folder : "a run folder");
     if (status == TRI_OK)
         status = checkpoint_read(job, path, &at, &manifest);
     int64_t known = manifest.has_pushes && manifest.pushes_most > manifest.step ? manifest.pushes_most : manifest.step;

@@ -77,12 +77,12 @@ static void store_close(tri_job *job)
 {
     tri_optim_destroy(job->optim);
     tri_params_destroy(job->params);
-    tri_tensors_fini(&job->tensors);
-    tri_shares_fini(&job->shares);
-    tri_free(job->frozen);
+    tri_tensors_fini(&job->model.tensors);
+    tri_shares_fini(&job->model.shares);
+    tri_free(job->model.frozen);
     job->optim = NULL;
     job->params = NULL;
-    job->frozen = NULL;
+    job->model.frozen = NULL;
 }
 
 static tri_status elastic_build(tri_job *job, const tri_job_setup *setup)
@@ -97,13 +97,14 @@ static tri_status elastic_build(tri_job *job, const tri_job_setup *setup)
     elastic->or_begin = setup->or_begin;
     TRI_TRY(tri_job_open_train_data(job, setup, &elastic->data));
     tri_dataset_keep(elastic->data, TRI_JOB_KEPT_NBYTES);
-    TRI_TRY_IN(tri_dataset_identify(elastic->data, TRI_JOB_KEPT_NBYTES, &job->data), "while reading the training data");
+    TRI_TRY_IN(tri_dataset_identify(elastic->data, TRI_JOB_KEPT_NBYTES, &job->data.identity),
+               "while reading the training data");
     if (!job->assignment.on)
         TRI_TRY(store_open(job));
     TRI_TRY(tri_features_open(job));
-    job->acted = true;
+    job->progress.acted = true;
     elastic->begin = tri_scalar_state_of(job);
-    return job->run_folder ? tri_features_files_follow(job) : TRI_OK;
+    return job->output.folder ? tri_features_files_follow(job) : TRI_OK;
 }
 
 tri_status tri_job_open_elastic(const tri_job_setup *setup, tri_job **out)
@@ -126,8 +127,8 @@ int64_t tri_job_progress(const tri_job *job)
 {
     const tri_job_assignment *assignment = &job->assignment;
     if (assignment->on && !assignment->formed)
-        return assignment->kept.what.generation > 0 ? 2 * assignment->kept.what.step + job->acted : -1;
-    return job->elastic.has_state ? 2 * job->step + job->acted : -1;
+        return assignment->kept.what.generation > 0 ? 2 * assignment->kept.what.step + job->progress.acted : -1;
+    return job->elastic.has_state ? 2 * job->step + job->progress.acted : -1;
 }
 
 void tri_job_lost_touch(tri_job *job)
@@ -142,8 +143,8 @@ tri_status tri_job_lines_settle(tri_job *job)
     char path[1200];
     if (job->rank == 0)
         return tri_features_files_lead(job);
-    snprintf(path, sizeof(path), "%s/metrics.jsonl", job->run_folder ? job->run_folder : "");
-    if (!job->metrics || !tri_fs_exists(path)) /* this host does not see the run's folder */
+    snprintf(path, sizeof(path), "%s/metrics.jsonl", job->output.folder ? job->output.folder : "");
+    if (!job->output.metrics || !tri_fs_exists(path)) /* this host does not see the run's folder */
         return TRI_OK;
     TRI_TRY(tri_features_files_lead(job));
     tri_features_files_yield(job);
@@ -158,18 +159,18 @@ static tri_status ranks_take(tri_job *job, tri_comm *comm)
     job->group = tri_comm_world(comm);
     job->rank = tri_group_rank(job->group);
     job->world = tri_group_count(job->group);
-    job->stop_wanted = job->elastic.ends = job->elastic.leaves = false;
+    job->progress.stop_wanted = job->elastic.ends = job->elastic.leaves = false;
     TRI_TRY(tri_job_check_spec(job));
     TRI_TRY(tri_job_assignment_lay(job, job->world));
     TRI_TRY(tri_config_check(&job->config, job->world));
     TRI_TRY(tri_mesh_open(&job->config.parallel, comm, &job->mesh));
     job->threads = tri_job_threads(&job->config, tri_comm_local_count(comm));
     tri_job_split_shards(job);
-    tri_sampler_cover(&job->sampler, job->elastic.data, &job->config.data);
+    tri_sampler_cover(&job->data.sampler, job->elastic.data, &job->config.data);
     if (job->rank > 0) {
-        tri_console_close(job->console);
-        job->console = NULL;
-        job->rates.peak = 0;
+        tri_console_close(job->output.console);
+        job->output.console = NULL;
+        job->progress.rates.peak = 0;
         tri_features_files_yield(job);
     }
     return TRI_OK;
@@ -199,7 +200,7 @@ tri_status tri_job_form(tri_job *job, tri_comm *comm, const tri_job_generation *
     TRI_TRY(job->assignment.on ? tri_job_assignment_build(job) : store_renew(job));
     TRI_TRY(tri_job_build_graph(job));
     TRI_TRY(tri_job_products_meet(job));
-    TRI_TRY(tri_features_plan(job, NULL, &job->info));
+    TRI_TRY(tri_features_plan(job, NULL, &job->data.info));
     TRI_TRY(tri_job_form_moves(job));
     TRI_TRY(tri_job_shard_maps_open(job));
     TRI_TRY(tri_job_mirror_open(job));
@@ -221,7 +222,7 @@ tri_status tri_job_form(tri_job *job, tri_comm *comm, const tri_job_generation *
 
 bool tri_job_is_over(const tri_job *job)
 {
-    return job->elastic.has_state && job->acted && job->step >= job->steps;
+    return job->elastic.has_state && job->progress.acted && job->step >= job->progress.steps;
 }
 
 /* After each step: how long everybody was held up. */
@@ -241,10 +242,10 @@ static void step_tell(tri_job *job)
 /* One generation's part of the run: until its end, or the ranks shall be others. */
 static tri_status generation_run(tri_job *job)
 {
-    bool done = job->step >= job->steps;
-    if (!job->acted)
+    bool done = job->step >= job->progress.steps;
+    if (!job->progress.acted)
         TRI_TRY(tri_features_run_due(job));
-    while (!done && !job->stop_wanted && !job->elastic.ends) {
+    while (!done && !job->progress.stop_wanted && !job->elastic.ends) {
         TRI_TRY(tri_job_step(job, &done));
         step_tell(job);
     }
@@ -252,7 +253,7 @@ static tri_status generation_run(tri_job *job)
         job->elastic.ends = false;
     done = done && !tri_job_evaluation_is_cut(job);
     TRI_TRY(tri_job_sums_end(job));
-    if (job->elastic.ends && !job->stop_wanted)
+    if (job->elastic.ends && !job->progress.stop_wanted)
         return tri_job_leave_agree(job);
     if (!done)
         TRI_TRY(tri_job_save(job));
@@ -292,5 +293,5 @@ tri_status tri_job_give_up(tri_job *job, int least)
         return tri_job_stopped(job);
     return tri_fail(TRI_EPEER, "%d worker%s left after step %lld, want at least %d (--elastic)%s", job->world,
                     job->world == 1 ? " is" : "s are", (long long)job->step, least,
-                    job->run_folder ? "; the step is saved: --resume continues" : "");
+                    job->output.folder ? "; the step is saved: --resume continues" : "");
 }

@@ -106,7 +106,7 @@ static tri_status kept_take(tri_job *job)
     if (assignment->kept.what.generation == 0)
         return TRI_OK;
     TRI_TRY(tri_scalar_state_take(job, &assignment->kept_scalars, false));
-    job->acted = assignment->kept_acted;
+    job->progress.acted = assignment->kept_acted;
     return TRI_OK;
 }
 
@@ -155,7 +155,7 @@ static void kept_note(tri_job *job)
     assignment->kept.what.step = job->step;
     assignment->kept.what.next = is_due(job, &assignment->kept);
     assignment->kept_scalars = tri_scalar_state_of(job);
-    assignment->kept_acted = job->acted;
+    assignment->kept_acted = job->progress.acted;
 }
 
 tri_status tri_job_decide(tri_job *job, const tri_job_generation *generation)
@@ -185,7 +185,7 @@ static void now_close(tri_job *job)
     job->assignment.formed = false;
     job->params = NULL;
     job->optim = NULL;
-    tri_shares_fini(&job->shares);
+    tri_shares_fini(&job->model.shares);
 }
 
 /* What was of use before becomes what is kept; of two, the one that the generation continues, or the newer. */
@@ -219,7 +219,7 @@ static void assignment_free(tri_job *job)
 /* Do ranks give each other the rest of the weights, as after a step? What nobody moves does not travel then. */
 static bool is_gathered(const tri_job *job)
 {
-    bool gathered = job->spread == TRI_SPREAD_STATE || job->spread == TRI_SPREAD_GRADIENTS;
+    bool gathered = job->model.spread == TRI_SPREAD_STATE || job->model.spread == TRI_SPREAD_GRADIENTS;
     for (int e = 0; e < job->params->entry_count; e++)
         gathered = gathered && !job->params->entries[e].frozen;
     return gathered;
@@ -231,13 +231,13 @@ static tri_status shards_build(tri_job *job)
     tri_job_assignment *assignment = &job->assignment;
     tri_slice *share;
     int count;
-    tri_tensors_fini(&job->tensors);
-    tri_free(job->frozen);
-    job->frozen = NULL;
+    tri_tensors_fini(&job->model.tensors);
+    tri_free(job->model.frozen);
+    job->model.frozen = NULL;
     TRI_TRY(tri_job_build_store(job, &job->elastic.data->info));
     TRI_TRY(tri_job_open_optim(job));
-    TRI_TRY(tri_shares_of(&job->shares, tri_mesh_zero_rank(&job->mesh), &share, &count));
-    TRI_TRY(tri_state_shard_make(&job->tensors, job->params, job->optim, share, count, !is_gathered(job),
+    TRI_TRY(tri_shares_of(&job->model.shares, tri_mesh_zero_rank(&job->mesh), &share, &count));
+    TRI_TRY(tri_state_shard_make(&job->model.tensors, job->params, job->optim, share, count, !is_gathered(job),
                                  &assignment->now.own));
     return assignment->mirrored < 0 ? TRI_OK : tri_job_build_mirror(job, assignment->mirrored, &assignment->now.mirror);
 }
@@ -328,7 +328,7 @@ static tri_status state_take(tri_job *job, const tri_job_generation *generation)
     tri_scalar_state scalars = tri_scalar_state_of(job);
     if (job->rank == first && tri_job_state_is_news(job, generation->progress, assignment->state.step))
         TRI_TRY(tri_job_lines_settle(job));
-    TRI_TRY(tri_state_shards_move(job->group, &job->tensors, from, to, states_of(job)));
+    TRI_TRY(tri_state_shards_move(job->group, &job->model.tensors, from, to, states_of(job)));
     if (is_gathered(job)) {
         TRI_TRY(job->sync->ops->publish(job->sync));
         TRI_TRY(tri_job_settle(job));
@@ -336,10 +336,10 @@ static tri_status state_take(tri_job *job, const tri_job_generation *generation)
     TRI_TRY(tri_broadcast(job->group, &scalars, sizeof(scalars), TRI_U8, first, NULL));
     if (!gives)
         TRI_TRY(tri_scalar_state_take(job, &scalars, had));
-    job->hashed_step = -1;
-    job->acted = acted;
-    if (!job->acted)
-        job->saved_step = -1; /* whoever was to save it may be gone */
+    job->model.hashed_step = -1;
+    job->progress.acted = acted;
+    if (!job->progress.acted)
+        job->progress.saved_step = -1; /* whoever was to save it may be gone */
     return TRI_OK;
 }
 
@@ -376,8 +376,8 @@ static tri_status state_begin(tri_job *job, const tri_job_generation *generation
         lost_tell(job, found);
     else
         tri_job_begin_tell(job, generation->number, found);
-    job->acted = true;
-    return tri_state_shards_move(job->group, &job->tensors, own, mirror, states_of(job));
+    job->progress.acted = true;
+    return tri_state_shards_move(job->group, &job->model.tensors, own, mirror, states_of(job));
 }
 
 tri_status tri_job_assignment_find(tri_job *job, const tri_job_generation *generation)

@@ -131,9 +131,9 @@ static tri_status places_take(tri_job *job, const int64_t *all)
     if (takers > 0)
         TRI_TRY(copies_of(job, first, own < newest));
     job->elastic.exchange_pending = newest % 2 == 0;
-    job->acted = acted;
+    job->progress.acted = acted;
     if (!acted)
-        job->saved_step = -1;
+        job->progress.saved_step = -1;
     if (!job->elastic.common || !job->elastic.kept)
         return TRI_OK;
     common_copy(job, false);
@@ -146,7 +146,7 @@ static tri_status begin(tri_job *job, int64_t generation)
 {
     bool found;
     job->elastic.kept = job->elastic.exchange_pending = false;
-    job->acted = true;
+    job->progress.acted = true;
     TRI_TRY(tri_job_state_begin(job, generation, &found));
     tri_job_begin_tell(job, generation, found);
     return TRI_OK;
@@ -154,7 +154,7 @@ static tri_status begin(tri_job *job, int64_t generation)
 
 tri_status tri_local_state_find(tri_job *job, int64_t generation)
 {
-    int64_t mine[2] = {place_of(job), job->acted}, *all = tri_alloc((size_t)job->world * sizeof(mine));
+    int64_t mine[2] = {place_of(job), job->progress.acted}, *all = tri_alloc((size_t)job->world * sizeof(mine));
     const char *common = job->sync->ops->state_name(job->sync, 0);
     size_t nbytes = COMMON * (size_t)job->params->count * sizeof(float);
     tri_status status = all ? TRI_OK : TRI_ENOMEM;

@@ -121,7 +121,8 @@ static char *checkpoint_newest(const tri_job *job)
 {
     tri_checkpoint_folders folders;
     char *path = NULL;
-    if (!job->run_folder || tri_checkpoint_folders_find(&job->config.checkpoint, job->run_folder, &folders) != TRI_OK)
+    if (!job->output.folder ||
+        tri_checkpoint_folders_find(&job->config.checkpoint, job->output.folder, &folders) != TRI_OK)
         return NULL;
     (void)tri_checkpoint_newest_of((const char *const *)folders.items, folders.count, &path, NULL);
     tri_checkpoint_folders_fini(&folders);
@@ -133,7 +134,8 @@ static int64_t saved_behind(const tri_job *job, int64_t step)
 {
     tri_checkpoint_folders folders;
     bool some = false;
-    if (!job->run_folder || tri_checkpoint_folders_find(&job->config.checkpoint, job->run_folder, &folders) != TRI_OK)
+    if (!job->output.folder ||
+        tri_checkpoint_folders_find(&job->config.checkpoint, job->output.folder, &folders) != TRI_OK)
         return -1;
     for (int i = 0; i < folders.count; i++)
         some = some || tri_checkpoint_last_step(folders.items[i]) > step;
@@ -166,11 +168,11 @@ tri_status tri_job_state_begin(tri_job *job, int64_t generation, bool *found)
     job->elastic.touched = true;
     TRI_TRY(
         tri_scalar_state_take(job, &job->elastic.begin, false)); /* it may have had a part of a state, or all of one */
-    snprintf(job->bits, sizeof(job->bits), "%s", job->elastic.begin.bits);
-    if (generation > 1 && job->run_folder)
-        TRI_TRY(tri_job_can_resume(job, job->run_folder, &own));
+    snprintf(job->identity.bits, sizeof(job->identity.bits), "%s", job->elastic.begin.bits);
+    if (generation > 1 && job->output.folder)
+        TRI_TRY(tri_job_can_resume(job, job->output.folder, &own));
     if (own)
-        from = job->run_folder;
+        from = job->output.folder;
     *found = from != NULL;
     if (from && !own && job->elastic.or_begin)
         TRI_TRY(tri_job_can_resume(job, from, found));
@@ -227,8 +229,8 @@ tri_status tri_job_state_find(tri_job *job, const tri_job_generation *generation
         TRI_TRY(tri_job_is_behind(job, generation->number, newest, &behind));
     acted = acted || behind;
     TRI_TRY(newest < 0 || behind ? state_begin(job, generation) : state_share(job, generation->progress, newest));
-    job->acted = acted;
+    job->progress.acted = acted;
     if (!acted)
-        job->saved_step = -1; /* whoever was to save it may be gone */
+        job->progress.saved_step = -1; /* whoever was to save it may be gone */
     return TRI_OK;
 }

@@ -54,19 +54,19 @@ static tri_status target_print(const tri_job *job, tri_string *out)
 static tri_status classes_print(const tri_job *job, tri_string *out)
 {
     TRI_TRY(tri_string_appendf(out, "%lld", (long long)job->elastic.data->info.classes));
-    return job->names.count == 0 && !job->table
+    return job->data.names.count == 0 && !job->data.table
                ? TRI_OK
                : tri_string_appendf(out, " with names %016llx", (unsigned long long)tri_job_classes_hash(job));
 }
 
 static tri_status content_print(const tri_job *job, tri_string *out)
 {
-    return tri_string_appendf(out, "%016llx", (unsigned long long)job->data.digest);
+    return tri_string_appendf(out, "%016llx", (unsigned long long)job->data.identity.digest);
 }
 
 static tri_status steps_print(const tri_job *job, tri_string *out)
 {
-    return tri_string_appendf(out, "%lld", (long long)job->steps);
+    return tri_string_appendf(out, "%lld", (long long)job->progress.steps);
 }
 
 /* Of a card, with the library that multiplies there. */

@@ -35,7 +35,7 @@ tri_status tri_uncommitted_step_keep(tri_job *job)
         return TRI_ENOMEM;
     uncommitted->generation = assignment->now.what.generation;
     uncommitted->under_way = assignment->under_way;
-    uncommitted->update = job->update;
+    uncommitted->update = job->update.figures;
     uncommitted->own_count = tri_job_own_pieces(job, uncommitted->pieces);
     uncommitted->count = uncommitted->own_count + assignment->piece_count;
     if (assignment->piece_count > 0)
@@ -63,7 +63,7 @@ tri_status tri_uncommitted_step_keep(tri_job *job)
 tri_status tri_uncommitted_step_make(tri_job *job, tri_shard_set *set)
 {
     tri_uncommitted_step *uncommitted = &job->assignment.uncommitted;
-    uncommitted->under_way.saved_step = job->saved_step; /* it may have been given up since */
+    uncommitted->under_way.saved_step = job->progress.saved_step; /* it may have been given up since */
     TRI_TRY(tri_scalar_state_take(job, &uncommitted->under_way, false));
     for (int i = 0; !job->record.skipped && i < uncommitted->count; i++) {
         const tri_sync_piece *piece = &uncommitted->pieces[i];

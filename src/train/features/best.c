@@ -31,7 +31,7 @@ static best_state *best_of(const tri_job *job)
 
 static bool is_kept(const tri_job *job)
 {
-    return job->rank == 0 && job->run_folder && job->config.checkpoint.keep_best;
+    return job->rank == 0 && job->output.folder && job->config.checkpoint.keep_best;
 }
 
 /* JSON is YAML. */
@@ -61,7 +61,7 @@ static tri_status form(tri_job *job)
     if (!is_kept(job))
         return TRI_OK;
     best->loss = INFINITY; /* of this rank's own that may be of a later step, too */
-    snprintf(folder, sizeof(folder), "%s/best", job->run_folder);
+    snprintf(folder, sizeof(folder), "%s/best", job->output.folder);
     snprintf(path, sizeof(path), "%s/" BEST_FILE, folder);
     TRI_TRY(tri_mirror_pull_files(folder, BEST_FILE, false));
     if (!tri_fs_exists(path))
@@ -87,7 +87,7 @@ static tri_status evaluated(tri_job *job)
         TRI_TRY(tri_job_first_decides(job, &wanted));
     if (!wanted)
         return TRI_OK;
-    snprintf(folder, sizeof(folder), "%s/best", job->run_folder ? job->run_folder : "");
+    snprintf(folder, sizeof(folder), "%s/best", job->output.folder ? job->output.folder : "");
     TRI_TRY_IN(tri_job_save_to(job, folder, 1, &saved), "while keeping the best checkpoint");
     if (!saved) /* tri_job_save_to() has logged why; or this is another rank */
         return TRI_OK;

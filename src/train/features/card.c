@@ -52,7 +52,7 @@ static tri_status card_open(tri_job *job)
 {
     char name[32];
     tri_device_room room;
-    if (!tri_device_has_memory(job->device) || job->forward_only)
+    if (!tri_device_has_memory(job->device) || job->model.forward_only)
         return TRI_OK;
     TRI_TRY(job->device->ops->room(job->device, &room));
     card_state *state = job->states[TRI_FEATURE_CARD] = tri_alloc_zero(1, sizeof(*state));
@@ -117,7 +117,7 @@ static tri_status card_fits(tri_job *job, const tri_model *given, const tri_data
     tri_job_memory memory;
     int64_t *facts;
     int count;
-    if (!tri_device_has_memory(job->device) || job->forward_only)
+    if (!tri_device_has_memory(job->device) || job->model.forward_only)
         return TRI_OK;
     TRI_TRY_IN(tri_job_own_plan(job, given, info, &memory), "while planning the memory of the card");
     tri_device_memory_planned_set(tri_job_memory_nbytes(&memory));

@@ -23,10 +23,10 @@ static int file_take(tri_job *job)
     char path[1300], *text = NULL;
     size_t nbytes;
     const int64_t now_ns = tri_now_ns();
-    if (job->rank != 0 || !job->run_folder || now_ns - requests->looked_ns < TRI_NS_PER_S)
+    if (job->rank != 0 || !job->output.folder || now_ns - requests->looked_ns < TRI_NS_PER_S)
         return 0;
     requests->looked_ns = now_ns;
-    snprintf(path, sizeof(path), "%.1200s/" TRI_ASK_FILE, job->run_folder);
+    snprintf(path, sizeof(path), "%.1200s/" TRI_ASK_FILE, job->output.folder);
     if (!tri_fs_exists(path))
         return 0;
     const bool read = tri_fs_read(path, 64, &text, &nbytes) == TRI_OK;

@@ -208,7 +208,7 @@ static tri_status loss_judge(const tri_job *job)
     bool scaled = job->record.loss_scale > 0; /* then the loss scale judges it */
     if (!loss_is_none(job) || scaled || guard_of(job)->on_nonfinite != TRI_GUARD_STOP)
         return TRI_OK;
-    if (job->step == job->first_step) /* nothing has moved yet */
+    if (job->step == job->progress.first_step) /* nothing has moved yet */
         return tri_fail(TRI_ENUMERIC,
                         "the loss of step %lld is %s: samples, targets or the weights to begin with are too large",
                         (long long)job->step, loss_text(job));

@@ -14,7 +14,7 @@ typedef struct metrics_state {
 
 static void metrics_path(const tri_job *job, char path[1200])
 {
-    snprintf(path, 1200, "%s/metrics.jsonl", job->run_folder);
+    snprintf(path, 1200, "%s/metrics.jsonl", job->output.folder);
 }
 
 /* The first line says by what the run is found elsewhere. */
@@ -22,44 +22,44 @@ static tri_status metrics_open(tri_job *job)
 {
     char path[1200], span[TRI_SPAN_ID_NBYTES];
     metrics_path(job, path);
-    if (!job->metrics)
-        TRI_TRY(tri_metrics_open(path, job->step, &job->metrics));
-    tri_span_id_make(job->trace_id, -1, 0, -1, span);
-    return tri_metrics_write_head(job->metrics, job->step, job->trace_id, span);
+    if (!job->output.metrics)
+        TRI_TRY(tri_metrics_open(path, job->step, &job->output.metrics));
+    tri_span_id_make(job->identity.trace_id, -1, 0, -1, span);
+    return tri_metrics_write_head(job->output.metrics, job->step, job->identity.trace_id, span);
 }
 
 static tri_status metrics_follow(tri_job *job)
 {
     char path[1200];
     metrics_path(job, path);
-    return tri_metrics_follow(path, &job->metrics);
+    return tri_metrics_follow(path, &job->output.metrics);
 }
 
 static tri_status metrics_lead(tri_job *job)
 {
-    return job->metrics ? tri_metrics_lead(job->metrics, job->step) : TRI_OK;
+    return job->output.metrics ? tri_metrics_lead(job->output.metrics, job->step) : TRI_OK;
 }
 
 static void metrics_yield(tri_job *job)
 {
-    if (job->metrics)
-        tri_metrics_yield(job->metrics);
+    if (job->output.metrics)
+        tri_metrics_yield(job->output.metrics);
 }
 
 static void metrics_lost(tri_job *job)
 {
-    if (job->metrics)
-        tri_metrics_drop_lead(job->metrics);
+    if (job->output.metrics)
+        tri_metrics_drop_lead(job->output.metrics);
 }
 
 static tri_status metrics_rewind(tri_job *job, int64_t step)
 {
-    return job->metrics ? tri_metrics_rewind(job->metrics, step) : TRI_OK;
+    return job->output.metrics ? tri_metrics_rewind(job->output.metrics, step) : TRI_OK;
 }
 
 static void metrics_flush(tri_job *job)
 {
-    if (job->metrics && tri_metrics_flush(job->metrics) != TRI_OK)
+    if (job->output.metrics && tri_metrics_flush(job->output.metrics) != TRI_OK)
         tri_log(TRI_LOG_WARN, "metrics.jsonl is not complete: %s", tri_last_error());
 }
 
@@ -67,29 +67,29 @@ static void metrics_flush(tri_job *job)
 static tri_status metrics_step(tri_job *job)
 {
     double every_s = job->config.monitor.step_every_s;
-    if (!job->metrics)
+    if (!job->output.metrics)
         return TRI_OK;
     if (every_s > 0) {
         metrics_state *state = job->states[TRI_FEATURE_METRICS];
         int64_t now_ns = tri_now_ns();
         bool due = state->written_ns == 0 || (double)(now_ns - state->written_ns) / 1e9 >= every_s;
-        if (!due && !job->record.skipped && job->step < job->steps)
+        if (!due && !job->record.skipped && job->step < job->progress.steps)
             return TRI_OK;
         state->written_ns = now_ns;
     }
-    return tri_metrics_write(job->metrics, &job->record);
+    return tri_metrics_write(job->output.metrics, &job->record);
 }
 
 static tri_status metrics_missed(tri_job *job)
 {
-    return tri_metrics_write(job->metrics, &job->record);
+    return tri_metrics_write(job->output.metrics, &job->record);
 }
 
 static void metrics_close(tri_job *job)
 {
-    if (tri_metrics_close(job->metrics) != TRI_OK)
+    if (tri_metrics_close(job->output.metrics) != TRI_OK)
         tri_log(TRI_LOG_WARN, "metrics.jsonl is not complete: %s", tri_last_error());
-    job->metrics = NULL;
+    job->output.metrics = NULL;
 }
 
 const tri_feature tri_feature_metrics = {.state_nbytes = sizeof(metrics_state),
@@ -106,24 +106,25 @@ const tri_feature tri_feature_metrics = {.state_nbytes = sizeof(metrics_state),
 
 static tri_status console_form(tri_job *job)
 {
-    if (!job->elastic.console || job->rank != 0 || job->console)
+    if (!job->elastic.console || job->rank != 0 || job->output.console)
         return TRI_OK;
-    TRI_TRY(tri_console_open(job->step, job->steps, job->steps_per_epoch, job->config.train.epochs, &job->console));
-    tri_job_initial_print(job, job->console);
+    TRI_TRY(tri_console_open(job->step, job->progress.steps, job->progress.steps_per_epoch, job->config.train.epochs,
+                             &job->output.console));
+    tri_job_initial_print(job, job->output.console);
     return TRI_OK;
 }
 
 static tri_status console_step(tri_job *job)
 {
-    if (job->console)
-        tri_console_step(job->console, &job->record);
+    if (job->output.console)
+        tri_console_step(job->output.console, &job->record);
     return TRI_OK;
 }
 
 static void console_close(tri_job *job)
 {
-    tri_console_close(job->console);
-    job->console = NULL;
+    tri_console_close(job->output.console);
+    job->output.console = NULL;
 }
 
 const tri_feature tri_feature_console = {.form = console_form, .step_done = console_step, .close = console_close};

@@ -31,7 +31,7 @@ static int local_rank_of(const tri_job *job)
 
 static const char *folder_of(const tri_job *job)
 {
-    return job->run_folder ? job->run_folder : job->seen_folder;
+    return job->output.folder ? job->output.folder : job->output.seen_folder;
 }
 
 static void live_close(tri_job *job)
@@ -78,7 +78,7 @@ static tri_status step_end(tri_job *job)
     if (!live)
         return TRI_OK;
     if (live->log)
-        tri_rank_log_step(live->log, &job->record, job->record.step + 1 >= job->steps,
+        tri_rank_log_step(live->log, &job->record, job->record.step + 1 >= job->progress.steps,
                           &(tri_rank_place){job->elastic.number,
                                             job->servers.client ? job->servers.workers : job->world,
                                             job->servers.client ? NULL : sent_to, job->comm});
@@ -86,7 +86,7 @@ static tri_status step_end(tri_job *job)
         return TRI_OK;
     if (!isnan(job->test.loss))
         tri_figures_test(tri_stand_figures(live->stand), job->test.loss, job->test.accuracy);
-    tri_figures_step(tri_stand_figures(live->stand), &job->record, job->steps);
+    tri_figures_step(tri_stand_figures(live->stand), &job->record, job->progress.steps);
     return TRI_OK;
 }
 

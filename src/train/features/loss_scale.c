@@ -47,10 +47,10 @@ static tri_status step_begin(tri_job *job)
     job->record.loss_scale = now > 0 ? now : NAN;
     if (!(now > 0))
         return TRI_OK;
-    if (job->pipeline)
-        tri_pipeline_loss_scale(job->pipeline, (float)now);
+    if (job->model.pipeline)
+        tri_pipeline_loss_scale(job->model.pipeline, (float)now);
     else
-        tri_graph_loss_scale(job->graph, (float)now);
+        tri_graph_loss_scale(job->model.graph, (float)now);
     return TRI_OK;
 }
 

@@ -36,9 +36,9 @@ static tri_status window_choose(tri_job *job, int steps, double step_s)
     for (int i = 0; i < requests->moved; i++)
         *ahead *= FURTHER;
     requests->wish = 0;
-    if (tri_job_trace_is_due(job) || job->step >= job->steps)
+    if (tri_job_trace_is_due(job) || job->step >= job->progress.steps)
         return tri_job_trace_ask(job, steps); /* which says so */
-    requests->from = job->step + *ahead < job->steps ? job->step + *ahead : job->steps - 1;
+    requests->from = job->step + *ahead < job->progress.steps ? job->step + *ahead : job->progress.steps - 1;
     requests->to = requests->from + steps - 1;
     return tri_job_trace_ask_at(job, requests->from, requests->to);
 }
@@ -48,7 +48,7 @@ bool tri_job_notes_move(tri_job *job, bool late)
     tri_requests *requests = tri_requests_of(job);
     int64_t count = requests->to - requests->from + 1;
     if (!late || requests->ahead == 0 || requests->moved == MOVED_MOST ||
-        job->step + FURTHER * requests->ahead + count > job->steps) {
+        job->step + FURTHER * requests->ahead + count > job->progress.steps) {
         requests->moved = 0;
         return false;
     }

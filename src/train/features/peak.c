@@ -64,21 +64,21 @@ static tri_status form(tri_job *job)
     const char *of = tri_dtype_name(precision);
     if (job->device->ops->arithmetic) /* of a card nobody has measured it: there is no MFU */
         return TRI_OK;
-    if (job->rank != 0 || (!job->run_folder && !job->console))
+    if (job->rank != 0 || (!job->output.folder && !job->output.console))
         return TRI_OK;
-    if (job->run_folder) {
-        snprintf(path, sizeof(path), "%s/peak.json", job->run_folder);
+    if (job->output.folder) {
+        snprintf(path, sizeof(path), "%s/peak.json", job->output.folder);
         peak = peak_read(path, of, job->threads);
     }
     if (peak == 0) {
         peak = tri_kernel_peak(precision, job->threads, MEASURE_S);
-        if (job->run_folder)
+        if (job->output.folder)
             TRI_TRY_IN(peak_write(path, of, job->threads, peak), "while keeping the measured peak");
     }
-    job->rates.peak = peak * job->world;
-    if (job->console)
+    job->progress.rates.peak = peak * job->world;
+    if (job->output.console)
         tri_log(TRI_LOG_DEBUG, "peak %.0f GFLOP/s (%d x %s on %d thread%s); MFU is relative to it",
-                job->rates.peak / 1e9, job->world, of, job->threads, job->threads == 1 ? "" : "s");
+                job->progress.rates.peak / 1e9, job->world, of, job->threads, job->threads == 1 ? "" : "s");
     return TRI_OK;
 }
 

@@ -55,7 +55,7 @@ static tri_status plan(tri_job *job, const tri_model *given, const tri_dataset_i
         TRI_TRY(tri_model_build(job->config.model, info->sample, info->classes, &built));
         given = built;
     }
-    texts->places = job->rates.tokens > 0 ? job->rates.tokens : 1;
+    texts->places = job->progress.rates.tokens > 0 ? job->progress.rates.tokens : 1;
     tri_token_graph_config config = {
         .device = job->device, .dtype = TRI_F32, .threads = job->threads, .sequences = 1, .places = texts->places};
     tri_status status = tri_token_graph_compile(given, &config, &texts->graph);
@@ -84,8 +84,8 @@ static tri_status tokenizer_find(tri_job *job)
 {
     tri_tokenizer **tokenizer = &texts_of(job)->tokenizer;
     tri_status status = TRI_ENOTFOUND;
-    if (job->run_folder)
-        status = tri_text_tokenizer_find(job->run_folder, tokenizer);
+    if (job->output.folder)
+        status = tri_text_tokenizer_find(job->output.folder, tokenizer);
     if (status == TRI_ENOTFOUND && job->config.from)
         status = tri_text_tokenizer_find(job->config.from, tokenizer);
     if (status == TRI_ENOTFOUND)
@@ -102,11 +102,11 @@ static tri_status form(tri_job *job)
         return TRI_OK;
     tri_generate_request request = request_make(job);
     tri_generate_result result = {0};
-    if (tri_shard_map_is_spread(job->weights_at) || job->config.parallel.tensor_parts > 1) {
-        texts->gathered = tri_alloc_bulk((size_t)job->tensors.total * sizeof(float));
+    if (tri_shard_map_is_spread(job->model.weights_at) || job->config.parallel.tensor_parts > 1) {
+        texts->gathered = tri_alloc_bulk((size_t)job->model.tensors.total * sizeof(float));
         if (!texts->gathered)
             return tri_fail(TRI_ENOMEM, "train.sample_every: rank 0 needs %lld bytes for all weights",
-                            (long long)(job->tensors.total * (int64_t)sizeof(float)));
+                            (long long)(job->model.tensors.total * (int64_t)sizeof(float)));
     }
     TRI_TRY(tokenizer_find(job));
     TRI_TRY(tri_generator_create(texts->graph, texts->tokenizer, 1, texts->places, &texts->generator));
@@ -131,9 +131,9 @@ static tri_status weights_read(void *arg, const char *name, int64_t first, int64
     const float *tensor = NULL;
     if (!texts_of(job)->gathered)
         tensor = weights->values + tri_params_find(job->params, name)->first;
-    for (int i = 0; texts_of(job)->gathered && i < job->tensors.count && !tensor; i++)
-        if (strcmp(job->tensors.items[i].name, name) == 0)
-            tensor = texts_of(job)->gathered + job->tensors.items[i].first;
+    for (int i = 0; texts_of(job)->gathered && i < job->model.tensors.count && !tensor; i++)
+        if (strcmp(job->model.tensors.items[i].name, name) == 0)
+            tensor = texts_of(job)->gathered + job->model.tensors.items[i].first;
     memcpy(out, tensor + first, (size_t)count * sizeof(float));
     return TRI_OK;
 }
@@ -141,12 +141,12 @@ static tri_status weights_read(void *arg, const char *name, int64_t first, int64
 /* Rank 0's own copy of all weights, where its store does not have them whole. */
 static tri_status weights_gather(tri_job *job, tri_job_arrays *arrays)
 {
-    for (int i = 0; i < job->tensors.count; i++) {
-        const tri_tensor_row *row = &job->tensors.items[i];
+    for (int i = 0; i < job->model.tensors.count; i++) {
+        const tri_tensor_row *row = &job->model.tensors.items[i];
         for (int64_t at = 0, count; at < row->count; at += count) {
             const float *values;
             count = row->count - at;
-            TRI_TRY(tri_shard_map_read(job->weights_at, arrays->views[0].host, row->first + at, &count, &values));
+            TRI_TRY(tri_shard_map_read(job->model.weights_at, arrays->views[0].host, row->first + at, &count, &values));
             memcpy(texts_of(job)->gathered + row->first + at, values, (size_t)count * sizeof(float));
         }
     }
@@ -181,11 +181,12 @@ static tri_status text_write(tri_job *job)
     tri_status status = generate(job, &request, &result);
     if (status == TRI_OK)
         status = tri_string_appendf(&whole, "%s%s", request.prompt, tri_string_text(&result.text));
-    if (status == TRI_OK && job->metrics)
-        status = tri_metrics_write_sample(job->metrics, job->step - 1, request.prompt, tri_string_text(&result.text));
-    if (status == TRI_OK && job->console) {
-        tri_console_line(job->console, "sample after step %lld:", (long long)job->step);
-        text_print(job->console, tri_string_text(&whole));
+    if (status == TRI_OK && job->output.metrics)
+        status =
+            tri_metrics_write_sample(job->output.metrics, job->step - 1, request.prompt, tri_string_text(&result.text));
+    if (status == TRI_OK && job->output.console) {
+        tri_console_line(job->output.console, "sample after step %lld:", (long long)job->step);
+        text_print(job->output.console, tri_string_text(&whole));
     }
     tri_string_fini(&whole);
     tri_generate_result_fini(&result);

@@ -27,12 +27,12 @@ static ledger_state *state_of(const tri_job *job)
 
 static bool is_kept(const tri_job *job)
 {
-    return job->run_folder && !job->servers.client && !tri_sync_is_local(&job->config.parallel);
+    return job->output.folder && !job->servers.client && !tri_sync_is_local(&job->config.parallel);
 }
 
 static tri_ledger_plan plan_of(const tri_job *job)
 {
-    const tri_sampler *sampler = &job->sampler;
+    const tri_sampler *sampler = &job->data.sampler;
     return (tri_ledger_plan){.seed = (int64_t)sampler->seed,
                              .count = sampler->count,
                              .batch = sampler->batch,
@@ -40,7 +40,7 @@ static tri_ledger_plan plan_of(const tri_job *job)
                              .shuffle = sampler->shuffle,
                              .block = sampler->block,
                              .buffer = sampler->buffer,
-                             .data = job->data.digest};
+                             .data = job->data.identity.digest};
 }
 
 bool tri_job_ledger_is_kept(const tri_job *job)
@@ -54,7 +54,7 @@ static tri_status ledger_follow(tri_job *job)
     char path[1200];
     if (!is_kept(job))
         return TRI_OK;
-    snprintf(path, sizeof(path), "%s/ledger", job->run_folder);
+    snprintf(path, sizeof(path), "%s/ledger", job->output.folder);
     return tri_ledger_open(path, &state_of(job)->ledger);
 }
 
@@ -103,7 +103,7 @@ static void batch_taken(tri_job *job, const tri_loader_batch *batch)
 /* Tensor ranks have the same samples, stages have none or the same: one rank of a model speaks for it. */
 static bool speaks(const tri_job *job)
 {
-    return job->mesh.tensor_rank == 0 && (!job->pipeline || tri_pipeline_reads_target(job->pipeline));
+    return job->mesh.tensor_rank == 0 && (!job->model.pipeline || tri_pipeline_reads_target(job->model.pipeline));
 }
 
 static tri_status control_put(tri_job *job, tri_control *own)

@@ -25,12 +25,12 @@ static tri_status file_open(tri_job *job)
     char lines[1200], *folder;
     bool is_new;
     tri_job_show *show = tri_show_of(job);
-    snprintf(lines, sizeof(lines), "%s/metrics.jsonl", job->run_folder);
-    TRI_TRY(tri_monitor_tensorboard_folder(&job->config.monitor, job->run_folder, &folder));
+    snprintf(lines, sizeof(lines), "%s/metrics.jsonl", job->output.folder);
+    TRI_TRY(tri_monitor_tensorboard_folder(&job->config.monitor, job->output.folder, &folder));
     tri_status status = tri_tensorboard_open(folder, lines, job->step, &show->file, &is_new);
     tri_free(folder);
     TRI_TRY_IN(status, "while opening the event file of monitor.tensorboard");
-    tri_metrics_reader_set(job->metrics, lines_read, show->file);
+    tri_metrics_reader_set(job->output.metrics, lines_read, show->file);
     if (is_new)
         TRI_TRY(tri_show_head_write(job));
     return is_new || job->elastic.number <= 1 ? tri_show_texts_write(job) : TRI_OK;
@@ -48,7 +48,7 @@ static tri_status form(tri_job *job)
         TRI_TRY(tri_show_counts_open(job));
         TRI_TRY(tri_show_pictures_open(job));
     }
-    return job->metrics && job->rank == 0 && !show->file ? file_open(job) : TRI_OK;
+    return job->output.metrics && job->rank == 0 && !show->file ? file_open(job) : TRI_OK;
 }
 
 static void files_yield(tri_job *job)
@@ -56,8 +56,8 @@ static void files_yield(tri_job *job)
     tri_job_show *show = tri_show_of(job);
     if (!show || !show->file)
         return;
-    if (job->metrics)
-        tri_metrics_reader_set(job->metrics, NULL, NULL);
+    if (job->output.metrics)
+        tri_metrics_reader_set(job->output.metrics, NULL, NULL);
     tri_tensorboard_close(show->file);
     show->file = NULL;
 }
@@ -69,7 +69,7 @@ static void show_close(tri_job *job)
     if (!show)
         return;
     if (show->file) {
-        tri_summary_session_end(&show->body, job->step >= job->steps, (double)tri_wall_ns() / 1e9);
+        tri_summary_session_end(&show->body, job->step >= job->progress.steps, (double)tri_wall_ns() / 1e9);
         tri_tensorboard_write(show->file, TRI_EVENT_MODEL, job->step, &show->body);
         tri_tensorboard_close(show->file);
     }

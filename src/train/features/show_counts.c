@@ -16,7 +16,7 @@
 
 static size_t counts_nbytes(const tri_job *job)
 {
-    return (size_t)job->tensors.count * TRI_HISTOGRAM_BINS * sizeof(int64_t);
+    return (size_t)job->model.tensors.count * TRI_HISTOGRAM_BINS * sizeof(int64_t);
 }
 
 tri_status tri_show_counts_open(tri_job *job)
@@ -74,7 +74,7 @@ static tri_status slice_count(tri_job *job, int64_t *counts, tri_slice slice, co
         const tri_param *entry = &params->entries[e];
         tri_slice here = tri_param_within(entry, slice);
         if (here.count > 0 && tri_job_counts_entry(job, entry) && !(trained && (entry->buffer || entry->frozen)))
-            TRI_TRY(values_count(job, counts + (int64_t)job->tensors.of_param[entry->number] * TRI_HISTOGRAM_BINS,
+            TRI_TRY(values_count(job, counts + (int64_t)job->model.tensors.of_param[entry->number] * TRI_HISTOGRAM_BINS,
                                  values + (here.first - slice.first), here.count, scale));
     }
     return TRI_OK;
@@ -84,7 +84,7 @@ static tri_status slice_count(tri_job *job, int64_t *counts, tri_slice slice, co
 static tri_status counts_meet(tri_job *job, int64_t *counts, bool whole, const char *name)
 {
     tri_group *const groups[] = {whole ? NULL : job->mesh.zero_group, job->mesh.model_group};
-    int64_t count = (int64_t)job->tensors.count * TRI_HISTOGRAM_BINS;
+    int64_t count = (int64_t)job->model.tensors.count * TRI_HISTOGRAM_BINS;
     for (size_t i = 0; i < TRI_COUNT_OF(groups); i++) {
         if (!groups[i])
             continue;
@@ -103,7 +103,7 @@ bool tri_show_wants_gradients(const tri_job *job)
     const tri_job_show *show = tri_show_of(job);
     int64_t every = job->config.monitor.histogram_every;
     return show && show->gradients && !job->sync->ops->squares &&
-           ((job->step + 1) % every == 0 || job->step + 1 == job->steps);
+           ((job->step + 1) % every == 0 || job->step + 1 == job->progress.steps);
 }
 
 tri_status tri_show_gradients(tri_job *job, float scale)
@@ -141,8 +141,8 @@ static tri_status weights_count(tri_job *job)
 static void counts_put(tri_job *job, const char *group, const int64_t *counts)
 {
     char tag[256];
-    for (int t = 0; t < job->tensors.count; t++) {
-        snprintf(tag, sizeof(tag), "%s/%.200s", group, job->tensors.items[t].name);
+    for (int t = 0; t < job->model.tensors.count; t++) {
+        snprintf(tag, sizeof(tag), "%s/%.200s", group, job->model.tensors.items[t].name);
         tri_summary_histogram(&tri_show_of(job)->body, tag, counts + (int64_t)t * TRI_HISTOGRAM_BINS);
     }
 }

@@ -170,7 +170,7 @@ tri_status tri_show_head_write(tri_job *job)
     TRI_TRY(hparams_write(job));
     if (!job->config.model) /* the program's own model is gone by now */
         return TRI_OK;
-    TRI_TRY(tri_model_build(job->config.model, job->info.sample, job->info.classes, &model));
+    TRI_TRY(tri_model_build(job->config.model, job->data.info.sample, job->data.info.classes, &model));
     graph_put(&show->body, model);
     tri_model_destroy(model);
     tri_tensorboard_write(show->file, TRI_EVENT_HEAD, 0, &show->body);
@@ -198,7 +198,7 @@ tri_status tri_show_texts_write(tri_job *job)
     TRI_TRY(config_put(job));
     tri_status status = tri_string_appendf(&about, "%d worker%s (%s), %d thread%s each; bits: %s", job->world,
                                            job->world == 1 ? "" : "s", tri_mesh_print(&job->mesh, layout), job->threads,
-                                           job->threads == 1 ? "" : "s", job->bits);
+                                           job->threads == 1 ? "" : "s", job->identity.bits);
     if (status == TRI_OK)
         tri_summary_text(&show->body, "run/layout", tri_string_text(&about));
     if (job->config.monitor.notes[0])

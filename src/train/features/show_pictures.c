@@ -86,8 +86,8 @@ static int64_t columns_of(int64_t count)
 /* The first tensor as images, if that is what it holds: [D,C,kh,kw] of a convolution, [D,HWC] of a linear layer. */
 static bool filters_find(const tri_job *job, small_image *shape)
 {
-    const tri_tensor_row *first = job->tensors.count > 0 ? &job->tensors.items[0] : NULL;
-    const tri_shape *sample = &job->info.sample;
+    const tri_tensor_row *first = job->model.tensors.count > 0 ? &job->model.tensors.items[0] : NULL;
+    const tri_shape *sample = &job->data.info.sample;
     if (!first || !is_image(*sample))
         return false;
     int64_t channels = sample->dim[2];
@@ -105,7 +105,7 @@ static bool filters_find(const tri_job *job, small_image *shape)
 
 static tri_status filters_draw(tri_job *job, small_image filter, const float *values)
 {
-    const tri_tensor_row *first = &job->tensors.items[0];
+    const tri_tensor_row *first = &job->model.tensors.items[0];
     int64_t each = first->count / first->shape.dim[0], count = first->shape.dim[0];
     char tag[256];
     tri_picture picture;
@@ -130,9 +130,9 @@ static tri_status filters_draw(tri_job *job, small_image filter, const float *va
 static tri_status filters_read(tri_job *job, float *array, float *values)
 {
     const float *window;
-    for (int64_t at = 0, count = 0, all = job->tensors.items[0].count; at < all; at += count) {
+    for (int64_t at = 0, count = 0, all = job->model.tensors.items[0].count; at < all; at += count) {
         count = all - at;
-        TRI_TRY(tri_shard_map_read(job->weights_at, array, at, &count, &window));
+        TRI_TRY(tri_shard_map_read(job->model.weights_at, array, at, &count, &window));
         memcpy(values + at, window, (size_t)count * sizeof(float));
     }
     return TRI_OK;
@@ -144,8 +144,9 @@ static tri_status filters_write(tri_job *job, float *array)
     if (!filters_find(job, &shape))
         return TRI_OK;
     if (job->rank > 0)
-        return tri_shard_map_is_spread(job->weights_at) ? tri_shard_map_give(job->weights_at, array, 0) : TRI_OK;
-    float *values = tri_alloc((size_t)job->tensors.items[0].count * sizeof(float));
+        return tri_shard_map_is_spread(job->model.weights_at) ? tri_shard_map_give(job->model.weights_at, array, 0)
+                                                              : TRI_OK;
+    float *values = tri_alloc((size_t)job->model.tensors.items[0].count * sizeof(float));
     tri_status status = values ? filters_read(job, array, values) : TRI_ENOMEM;
     if (status == TRI_OK && tri_show_of(job)->file)
         status = filters_draw(job, shape, values);
@@ -158,11 +159,11 @@ static tri_status filters_write(tri_job *job, float *array)
 tri_status tri_show_pictures_open(tri_job *job)
 {
     tri_show_samples *samples = &tri_show_of(job)->samples;
-    bool classes = job->info.classes > 1 && tri_shape_count(job->info.target) == 1;
-    if (job->config.monitor.image_every == 0 || !is_image(job->info.sample) || !classes)
+    bool classes = job->data.info.classes > 1 && tri_shape_count(job->data.info.target) == 1;
+    if (job->config.monitor.image_every == 0 || !is_image(job->data.info.sample) || !classes)
         return TRI_OK;
-    samples->elements = tri_shape_count(job->info.sample);
-    samples->classes = job->info.classes;
+    samples->elements = tri_shape_count(job->data.info.sample);
+    samples->classes = job->data.info.classes;
     samples->inputs = tri_alloc((size_t)(TRI_SHOW_SAMPLES * samples->elements) * sizeof(float));
     samples->logits = tri_alloc((size_t)(TRI_SHOW_SAMPLES * samples->classes) * sizeof(float));
     samples->targets = tri_alloc(TRI_SHOW_SAMPLES * sizeof(int32_t));
@@ -173,7 +174,7 @@ void tri_show_batch(tri_job *job, const tri_batch *batch)
 {
     tri_job_show *show = tri_show_of(job);
     tri_show_samples *samples = show ? &show->samples : NULL;
-    const float *logits = samples && samples->targets && job->graph ? tri_graph_logits(job->graph) : NULL;
+    const float *logits = samples && samples->targets && job->model.graph ? tri_graph_logits(job->model.graph) : NULL;
     if (!logits || job->rank > 0 || !batch->input || !batch->target)
         return;
     samples->count = batch->rows[0] < TRI_SHOW_SAMPLES ? batch->rows[0] : TRI_SHOW_SAMPLES;
@@ -238,7 +239,7 @@ static tri_status samples_draw(tri_job *job)
 {
     tri_job_show *show = tri_show_of(job);
     const tri_show_samples *samples = &show->samples;
-    const int64_t *dim = job->info.sample.dim;
+    const int64_t *dim = job->data.info.sample.dim;
     tri_picture picture;
     small_image sample = {.height = dim[0],
                           .width = dim[1],

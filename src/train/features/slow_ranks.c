@@ -118,9 +118,9 @@ static tri_status slow_tell(tri_job *job, const tri_slow_verdict *now, bool line
         tri_log(TRI_LOG_WARN, "%s", text);
         tri_features_event(job, "slow", text);
     }
-    return job->metrics ? tri_metrics_write_slow(job->metrics, job->step - 1, now->rank, tri_slow_name(now->cause),
-                                                 now->share, text)
-                        : TRI_OK;
+    return job->output.metrics ? tri_metrics_write_slow(job->output.metrics, job->step - 1, now->rank,
+                                                        tri_slow_name(now->cause), now->share, text)
+                               : TRI_OK;
 }
 
 /* Rank 0. What stragglers.c has reported has no event with its cause yet. */

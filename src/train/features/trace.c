@@ -61,13 +61,14 @@ tri_status tri_job_trace_ask_at(tri_job *job, int64_t from, int64_t to)
         return tri_job_trace_give(job, from, &(tri_trace_rank){.lost = true}, true);
     if (!trace && !(trace = job->states[TRI_FEATURE_TRACE] = tri_alloc_zero(1, sizeof(*trace))))
         return TRI_ENOMEM;
-    *trace = (trace_state){
-        .asked = true, .late = job->step > from, .window = {.from = from, .to = to < job->steps ? to : job->steps - 1}};
+    *trace = (trace_state){.asked = true,
+                           .late = job->step > from,
+                           .window = {.from = from, .to = to < job->progress.steps ? to : job->progress.steps - 1}};
     if (tri_job_follows(job))
         return TRI_OK;
-    snprintf(folder, sizeof(folder), "%.1000s/traces", job->run_folder);
-    if (snprintf(trace->window.path, sizeof(trace->window.path), "%.900s/traces/steps-%lld-%lld.json", job->run_folder,
-                 (long long)trace->window.from, (long long)trace->window.to) < 0)
+    snprintf(folder, sizeof(folder), "%.1000s/traces", job->output.folder);
+    if (snprintf(trace->window.path, sizeof(trace->window.path), "%.900s/traces/steps-%lld-%lld.json",
+                 job->output.folder, (long long)trace->window.from, (long long)trace->window.to) < 0)
         return TRI_ENOMEM;
     if (job->rank == 0 && tri_fs_make_folder(folder) != TRI_OK)
         tri_log(TRI_LOG_WARN, "a trace was asked for: %s", tri_last_error());
@@ -77,7 +78,7 @@ tri_status tri_job_trace_ask_at(tri_job *job, int64_t from, int64_t to)
 tri_status tri_job_trace_ask(tri_job *job, int steps)
 {
     const trace_state *trace = trace_of(job);
-    if (!job->run_folder || job->step >= job->steps)
+    if (!job->output.folder || job->step >= job->progress.steps)
         return TRI_OK;
     if (!tri_job_trace_is_due(job))
         return tri_job_trace_ask_at(job, job->step, job->step + steps - 1);
@@ -268,7 +269,7 @@ static void file_write(const tri_job *job, tri_trace_rank *ranks, int count, con
     }
     for (int s = 0; s < servers->count; s++)
         lost = lost || servers->servers[s].lost;
-    if (tri_trace_write(window, job->trace_id, ranks, count, servers) != TRI_OK) {
+    if (tri_trace_write(window, job->identity.trace_id, ranks, count, servers) != TRI_OK) {
         tri_log(TRI_LOG_WARN, "monitor.trace: %s", tri_last_error());
         return;
     }
@@ -326,18 +327,18 @@ static tri_status step_end(tri_job *job)
     trace_state *trace = trace_of(job);
     if (!trace || trace->over)
         return TRI_OK;
-    int64_t end = trace->window.to + 1 < job->steps ? trace->window.to + 1 : job->steps;
+    int64_t end = trace->window.to + 1 < job->progress.steps ? trace->window.to + 1 : job->progress.steps;
     if (job->step < end)
         return TRI_OK;
     trace->over = true; /* also one that was over before this run of it began */
-    if (job->step_before >= end)
+    if (job->progress.step_before >= end)
         return TRI_OK;
     tri_job_who_tell(job, -1);
     if (end > trace->window.from)
         TRI_TRY_IN(collect(job), "while collecting the trace");
     else if (tri_job_number(job) == 0)
         tri_log(TRI_LOG_WARN, "monitor.trace: want a step before %lld, where the run ends, got %lld: there is no trace",
-                (long long)job->steps, (long long)trace->window.from);
+                (long long)job->progress.steps, (long long)trace->window.from);
     return TRI_OK;
 }
 

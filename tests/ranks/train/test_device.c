@@ -60,17 +60,17 @@ static void what_kernels_compute_on_lies_in_the_device(void **state)
     is_of(job, tri_optim_state(job->optim, 0));
     is_of(job, tri_optim_state(job->optim, 1));
     is_of(job, job->sync->grads[0]);
-    assert_int_equal(job->accumulation.levels, 2);
-    for (int level = 0; level < job->accumulation.levels; level++)
-        is_of(job, job->accumulation.scratch[level]);
-    is_of(job, job->graph->memory);
+    assert_int_equal(job->shards.accumulation.levels, 2);
+    for (int level = 0; level < job->shards.accumulation.levels; level++)
+        is_of(job, job->shards.accumulation.scratch[level]);
+    is_of(job, job->model.graph->memory);
     const uint64_t calls = tri_memory_now().calls;
     assert_int_equal(tri_job_step(job, &done), TRI_OK);
     assert_int_equal(tri_memory_now().calls, calls); /* a step allocates nothing */
-    is_of(job, job->graph->batch.input);
-    is_of(job, job->graph->batch.target);
-    for (int o = 0; o < job->graph->op_count; o++)
-        is_of(job, job->graph->ops[o].call.output);
+    is_of(job, job->model.graph->batch.input);
+    is_of(job, job->model.graph->batch.target);
+    for (int o = 0; o < job->model.graph->op_count; o++)
+        is_of(job, job->model.graph->ops[o].call.output);
     tri_job_close(job);
 }
 

@@ -147,7 +147,7 @@ static tri_status spoil(void *arg, const tri_gradient *gradient)
 
 static void spoil_gradients(tri_job *job)
 {
-    if (job->step == job->first_step)
+    if (job->step == job->progress.first_step)
         tri_job_gradient_hook(job, spoil, NULL);
 }
 

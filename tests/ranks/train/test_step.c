@@ -136,15 +136,15 @@ static void what_is_planned_is_what_a_job_holds(void **state)
         assert_int_equal(tri_memory_now().live, live);
         assert_int_equal(tri_job_open(&(tri_job_setup){.config_text = config, .overrides = overrides}, &job), TRI_OK);
         size_t planned, apart, values = (size_t)job->params->count * sizeof(float);
-        tri_graph_memory(job->graph, &planned, &apart);
+        tri_graph_memory(job->model.graph, &planned, &apart);
         assert_int_equal(memory.activations, planned);
         assert_int_equal(memory.activations_apart, apart);
         assert_true(planned > 0 && planned < apart);
         assert_int_equal(memory.weights, values);
         assert_int_equal(memory.optimizer, (size_t)cases[i].moments * values);
         assert_int_equal(memory.gradients, (size_t)(1 + cases[i].levels) * (values + TRI_PARAMS_TAIL * sizeof(float)));
-        assert_int_equal(job->accumulation.levels, cases[i].levels);
-        assert_int_equal(job->accumulation.searching, cases[i].override[1] == NULL);
+        assert_int_equal(job->shards.accumulation.levels, cases[i].levels);
+        assert_int_equal(job->shards.accumulation.searching, cases[i].override[1] == NULL);
         tri_job_close(job);
         tri_config_fini(&parsed);
     }

@@ -243,7 +243,7 @@ static tri_status flip_late(void *arg, const tri_gradient *gradient)
 {
     tri_job *job = arg;
     float value;
-    if (gradient->step == job->steps - 1 && job->rank == 1) {
+    if (gradient->step == job->progress.steps - 1 && job->rank == 1) {
         tri_device_to_host(job->device, &value, job->params->values + 3, sizeof(value));
         value += 1;
         tri_device_from_host(job->device, job->params->values + 3, &value, sizeof(value));
@@ -253,7 +253,7 @@ static tri_status flip_late(void *arg, const tri_gradient *gradient)
 
 static void hook_flips_late(tri_job *job)
 {
-    if (job->step == job->first_step)
+    if (job->step == job->progress.first_step)
         tri_job_gradient_hook(job, flip_late, job);
 }
 

@@ -57,13 +57,14 @@ static void the_fastest_number_is_kept(void **state)
         tri_job *job = open_job(NULL);
         int64_t shards = 8;
         for (int i = 0; i < 4 && cases[c].seconds[i] > 0; i++, shards /= 2) {
-            assert_true(job->accumulation.searching);
-            assert_int_equal(job->accumulation.shards, shards);
+            assert_true(job->shards.accumulation.searching);
+            assert_int_equal(job->shards.accumulation.shards, shards);
             took(job, cases[c].seconds[i]);
         }
-        assert_false(job->accumulation.searching);
-        assert_int_equal(job->accumulation.shards, cases[c].found);
-        assert_int_equal(job->accumulation.scratch == NULL, cases[c].found == 8); /* nothing is kept for nothing */
+        assert_false(job->shards.accumulation.searching);
+        assert_int_equal(job->shards.accumulation.shards, cases[c].found);
+        assert_int_equal(job->shards.accumulation.scratch == NULL,
+                         cases[c].found == 8); /* nothing is kept for nothing */
         tri_job_close(job);
     }
 }
@@ -75,7 +76,7 @@ static void who_is_not_free_does_not_search(void **state)
                                         "train.shards=1"};
     for (size_t c = 0; c < TRI_COUNT_OF(cases); c++) {
         tri_job *job = open_job((const char *const[]){cases[c], NULL});
-        assert_false(job->accumulation.searching);
+        assert_false(job->shards.accumulation.searching);
         tri_job_close(job);
     }
 }
@@ -89,8 +90,8 @@ static void a_model_of_large_weights_does_not_search(void **state)
                                 "train: {batch: 16, threads: 1}\n";
     tri_job *job = NULL;
     assert_int_equal(tri_job_open(&(tri_job_setup){.config_text = large}, &job), TRI_OK);
-    assert_false(job->accumulation.searching);
-    assert_int_equal(job->accumulation.levels, 0);
+    assert_false(job->shards.accumulation.searching);
+    assert_int_equal(job->shards.accumulation.levels, 0);
     tri_job_close(job);
 }
 
@@ -102,7 +103,7 @@ static uint64_t trained(const char *const *overrides)
         assert_int_equal(tri_job_step(job, &done), TRI_OK);
     }
     if (overrides == NULL) {
-        assert_false(job->accumulation.searching); /* at most 16 steps */
+        assert_false(job->shards.accumulation.searching); /* at most 16 steps */
     }
     const uint64_t hash = tri_params_hash(job->params);
     tri_job_close(job);

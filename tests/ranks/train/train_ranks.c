@@ -54,7 +54,7 @@ static tri_status job_run(rank_place *place, tri_comm *comm, tri_ps_client *serv
     tri_status status = tri_job_open(&setup, &job);
     if (status == TRI_OK && comm)
         status = tri_barrier(tri_comm_world(comm), NULL);
-    place->held_nbytes = status == TRI_OK && job->loader ? tri_loader_nbytes(job->loader) : 0;
+    place->held_nbytes = status == TRI_OK && job->data.loader ? tri_loader_nbytes(job->data.loader) : 0;
     place->live_nbytes = tri_memory_now().live_nbytes; /* nobody goes on before all have looked */
     if (status == TRI_OK && comm)
         status = tri_barrier(tri_comm_world(comm), NULL);
