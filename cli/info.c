@@ -113,7 +113,7 @@ static void print_nccl(void)
 static void print_state(const tri_cuda_card *card)
 {
     tri_card_health health;
-    if (tri_nvml_card_find(card->place, &health) != TRI_OK)
+    if (tri_nvml_card_find(card->id, &health) != TRI_OK)
         return;
     const tri_card_figures *now = &health.figures;
     const char *slow = tri_card_slow_reason(health.slow_reasons);
@@ -164,7 +164,7 @@ static void json_state(tri_json *json, const tri_cuda_card *card)
 {
     tri_card_health health;
     tri_json_text(json, "place", card->place);
-    if (tri_nvml_card_find(card->place, &health) != TRI_OK)
+    if (tri_nvml_card_find(card->id, &health) != TRI_OK)
         return;
     tri_json_text(json, "driver", health.driver);
 #define STATE_WRITE(name, type, help)                                                                                  \

@@ -25,10 +25,13 @@ typedef struct tri_device_event {
     void *mark; /* the kind's own */
 } tri_device_event;
 
+#define TRI_DEVICE_ID_NBYTES 37
+
 /* Memory of a device that has its own. */
 typedef struct tri_device_room {
     size_t free_nbytes, total_nbytes; /* other processes use it too */
-    char place[32];                   /* of the device in this machine: two of the same are one */
+    char id[TRI_DEVICE_ID_NBYTES];    /* no other device of any machine has it; parts of a card (MIG) are devices */
+    char place[32];                   /* of the card in this machine, for people */
     int cards;                        /* that processes of this machine are spread over by the device's word */
 } tri_device_room;
 

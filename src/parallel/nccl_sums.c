@@ -7,7 +7,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/fs.h"
 #include "base/memory.h"
+#include "base/rng.h"
 #include "kernel/array.h"
 #include "tensor/tree.h"
 
@@ -112,7 +114,8 @@ static tri_status plan_fill(tri_nccl_sums *sums, int64_t leaves)
 typedef struct introduction {
     int32_t status; /* TRI_OK, or why says why not */
     int32_t version, index;
-    cuda_uuid uuid;
+    char id[TRI_DEVICE_ID_NBYTES], place[32]; /* tri_cuda_handles */
+    uint64_t card;                            /* hash: the same for all instances (MIG) of a card */
     char why[WHY_NBYTES];
 } introduction;
 
@@ -145,14 +148,6 @@ static tri_status check_all(const introduction *all, int ranks)
                      : tri_fail((tri_status)all[first].status, "rank %d: %.*s", first, WHY_NBYTES, all[first].why);
 }
 
-static void uuid_print(const cuda_uuid *uuid, char text[48])
-{
-    int at = snprintf(text, 48, "GPU-");
-    for (int i = 0; i < 16; i++)
-        at += snprintf(text + at, 48 - (size_t)at, "%s%02x", i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "",
-                       uuid->bytes[i]);
-}
-
 static tri_status check_versions(const introduction *all, int ranks)
 {
     char first[TRI_NCCL_NBYTES], other[TRI_NCCL_NBYTES];
@@ -167,20 +162,29 @@ static tri_status check_versions(const introduction *all, int ranks)
     return TRI_OK;
 }
 
+/* NCCL knows a card by its PCI address, and so refuses two instances of one as it refuses one card for two ranks. */
 static tri_status check_cards(const introduction *all, int ranks)
 {
-    char card[48];
     for (int r = 1; r < ranks; r++)
-        for (int q = 0; q < r; q++) {
-            if (memcmp(&all[q].uuid, &all[r].uuid, sizeof(cuda_uuid)) != 0)
-                continue;
-            uuid_print(&all[r].uuid, card);
-            return tri_fail(TRI_ECONFIG,
-                            "ranks %d and %d are both on card %s (cuda:%d, cuda:%d): NCCL needs one card "
-                            "for each rank",
-                            q, r, card, all[q].index, all[r].index);
-        }
+        for (int q = 0; q < r; q++)
+            if (all[q].card == all[r].card)
+                return tri_fail(TRI_ECONFIG,
+                                "ranks %d and %d are %s the card at %s (cuda:%d, cuda:%d): NCCL needs one card for "
+                                "each rank",
+                                q, r, strcmp(all[q].id, all[r].id) == 0 ? "both on" : "on two instances (MIG) of",
+                                all[r].place, all[q].index, all[r].index);
     return TRI_OK;
+}
+
+static uint64_t card_hash(const tri_cuda_handles *card)
+{
+    char *boot, text[128];
+    size_t nbytes;
+    if (tri_fs_read("/proc/sys/kernel/random/boot_id", 4096, &boot, &nbytes) != TRI_OK)
+        return tri_rng_stream(card->id, 0, 0);
+    snprintf(text, sizeof(text), "%.64s %s", boot, card->place);
+    tri_free(boot);
+    return tri_rng_stream(text, 0, 0);
 }
 
 static tri_status introduce(const tri_device *device, introduction *own)
@@ -188,7 +192,9 @@ static tri_status introduce(const tri_device *device, introduction *own)
     tri_cuda_handles card;
     TRI_TRY(tri_cuda_handles_read(device, &card));
     own->index = card.index;
-    own->uuid = card.uuid;
+    memcpy(own->id, card.id, sizeof(own->id));
+    memcpy(own->place, card.place, sizeof(own->place));
+    own->card = card_hash(&card);
     return TRI_OK;
 }
 

@@ -10,7 +10,9 @@
  * (streams do not wait for events); memory=MIB of a card (8192), of which each process has all; full=WHEN, memory is
  * out for one allocation; sticky=WHEN, a launch fails and so does every call after it. WHEN is a number (that one, of
  * this process; 2), or the path of a file: whoever removes it first.
- * FAKE_CUDA_CARDS: how many there are, 2 if it is not set; CUDA_VISIBLE_DEVICES chooses some by number.
+ * FAKE_CUDA_CARDS: how many there are, 2 if it is not set; CUDA_VISIBLE_DEVICES chooses some by number. With `mig` in
+ * FAKE_CUDA they are instances of one card: a process sees one of them, the first, or that of the MIG-UUID in
+ * CUDA_VISIBLE_DEVICES.
  */
 #include <malloc.h>
 #include <pthread.h>
@@ -368,12 +370,21 @@ cuda_result cuGetErrorString(cuda_result result, const char **text)
     return 0;
 }
 
+static int instance_find(const char *named, int all, cuda_device *out)
+{
+    const char *number = named ? strrchr(named, '-') : NULL; /* the end of the UUID, below */
+    *out = number ? (cuda_device)strtol(number + 1, NULL, 16) : 0;
+    return (!named || (number && strncmp(named, "MIG-face0000-", 13) == 0)) && *out < all;
+}
+
 /* Those that CUDA_VISIBLE_DEVICES names, up to the first that is not there. */
 static int cards_list(cuda_device visible[MOST_CARDS])
 {
     const char *given = getenv("FAKE_CUDA_CARDS"), *at = getenv("CUDA_VISIBLE_DEVICES");
     const int all = given ? atoi(given) : 2;
     int count = 0;
+    if (has("mig"))
+        return instance_find(at, all, &visible[0]);
     for (int i = 0; !at && i < all && i < MOST_CARDS; i++)
         visible[count++] = i;
     while (at && *at && count < MOST_CARDS) {
@@ -406,7 +417,7 @@ cuda_result cuDeviceGet(cuda_device *device, int index)
 cuda_result cuDeviceGetName(char *name, int nbytes, cuda_device device)
 {
     (void)device;
-    snprintf(name, (size_t)nbytes, "%s", CARD_NAME);
+    snprintf(name, (size_t)nbytes, "%s%s", CARD_NAME, has("mig") ? FAKE_INSTANCE_NAME : "");
     return 0;
 }
 
@@ -445,7 +456,7 @@ cuda_result cuMemGetInfo_v2(size_t *free_nbytes, size_t *total_nbytes)
 
 cuda_result cuDeviceGetPCIBusId(char *place, int nbytes, cuda_device device)
 {
-    const int length = snprintf(place, (size_t)nbytes, "0000:%02x:00.0", 0x17 + device);
+    const int length = snprintf(place, (size_t)nbytes, "0000:%02x:00.0", 0x17 + (has("mig") ? 0 : device));
     return length < nbytes ? 0 : 1;
 }
 

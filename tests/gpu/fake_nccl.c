@@ -42,7 +42,7 @@ typedef struct box {
 
 typedef struct shared {
     atomic_int joined;
-    cuda_device card[MOST_RANKS];
+    unsigned bus[MOST_RANKS];          /* of the card: instances (MIG) of one have the same */
     box boxes[MOST_RANKS][MOST_RANKS]; /* from, to */
 } shared;
 
@@ -108,6 +108,18 @@ static void *of_driver(const char *symbol)
 static cuda_device card_now(void)
 {
     return ((fake_cuda_card_fn)of_driver("fake_cuda_card"))();
+}
+
+/* Of its PCI address, by which NCCL knows a card. */
+static unsigned bus_now(void)
+{
+    typedef cuda_result (*place_fn)(char *place, int nbytes, cuda_device device);
+    char place[32];
+    unsigned bus;
+    if (((place_fn)of_driver("cuDeviceGetPCIBusId"))(place, sizeof(place), card_now()) != 0 ||
+        sscanf(place, "%*x:%x", &bus) != 1)
+        abort();
+    return bus;
 }
 
 static void hang(void)
@@ -176,7 +188,7 @@ nccl_result ncclCommInitRankConfig(nccl_comm *comm, int count, nccl_unique_id id
     snprintf(made->path, sizeof(made->path), "%s", id.bytes);
     made->rank = rank;
     made->count = count;
-    made->all->card[rank] = card_now();
+    made->all->bus[rank] = bus_now();
     if (has("fails1") && rank == 1)
         made->failed = refuse("", SYSTEM_ERROR);
     else if (!(has("absent1") && rank == 1))
@@ -189,9 +201,9 @@ nccl_result ncclCommInitRankConfig(nccl_comm *comm, int count, nccl_unique_id id
 static void cards_check(nccl_comm comm)
 {
     for (int r = 0; r < comm->count; r++)
-        if (r != comm->rank && comm->all->card[r] == comm->all->card[comm->rank]) {
-            snprintf(last, sizeof(last), "Duplicate GPU detected : rank %d and rank %d both on CUDA device %x",
-                     comm->rank, r, (unsigned)comm->all->card[r]);
+        if (r != comm->rank && comm->all->bus[r] == comm->all->bus[comm->rank]) {
+            snprintf(last, sizeof(last), "Duplicate GPU detected : rank %d and rank %d both on CUDA device %x000",
+                     comm->rank, r, comm->all->bus[r]);
             comm->failed = NCCL_INVALID_USAGE;
         }
 }

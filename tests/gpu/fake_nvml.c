@@ -3,11 +3,12 @@
  * fake_nvml.c: a libnvidia-ml.so.1 with the cards of fake_cuda.c (FAKE_CUDA_CARDS): found by the same dlopen
  * (LD_LIBRARY_PATH).
  *
- * It refuses what NVIDIA's does: calls before nvmlInit, cards that are not there, events that a card cannot have, lists
- * that are too short. FAKE_NVML has facts of the first card, with commas between: no_start (as without a driver),
- * mismatch, no_ecc, ecc=COUNT of errors, rows=pending or failed, slow=BITS, user=PID that has 1 GiB, not_persistent;
- * xid=NUMBER@PATH and lost@PATH: once, when somebody has made the file PATH and this process removes it first;
- * double_bit@PATH: the same, with one error more.
+ * With `mig` in FAKE_CUDA these are instances of one card, which the list has alone: an instance has memory of its own
+ * and a name, the card all else but its use. It refuses what NVIDIA's does: calls before nvmlInit, cards that are not
+ * there, events that a card cannot have, lists that are too short. FAKE_NVML has facts of the first card, with commas
+ * between: no_start (as without a driver), mismatch, no_ecc, ecc=COUNT of errors, rows=pending or failed, slow=BITS,
+ * user=PID that has 1 GiB, not_persistent; xid=NUMBER@PATH and lost@PATH: once, when somebody has made the file PATH
+ * and this process removes it first; double_bit@PATH: the same, with one error more.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,7 +29,7 @@ struct nvml_events_object {
     unsigned long long types[CARDS];
 };
 
-static struct nvml_device_object cards[CARDS];
+static struct nvml_device_object cards[CARDS], instances[CARDS];
 static int started;
 static unsigned long long more_errors; /* since the process began */
 
@@ -49,9 +50,24 @@ static int card_count(void)
     return count < CARDS ? count : CARDS;
 }
 
+static bool is_instance(nvml_device device)
+{
+    return device >= instances && device < instances + CARDS;
+}
+
+static bool has_instances(void)
+{
+    return fake_has("FAKE_CUDA", "mig");
+}
+
 static nvml_result known(nvml_device device)
 {
     return !started ? UNINITIALIZED : device >= cards && device < cards + card_count() ? 0 : INVALID;
+}
+
+static nvml_result any_known(nvml_device device)
+{
+    return started && is_instance(device) ? 0 : known(device);
 }
 
 static nvml_result text_set(char *text, unsigned nbytes, const char *words)
@@ -79,7 +95,7 @@ nvml_result nvmlSystemGetDriverVersion(char *text, unsigned nbytes)
 
 nvml_result nvmlDeviceGetCount_v2(unsigned *count)
 {
-    *count = (unsigned)card_count();
+    *count = has_instances() ? 1 : (unsigned)card_count();
     return started ? 0 : UNINITIALIZED;
 }
 
@@ -92,34 +108,44 @@ nvml_result nvmlDeviceGetHandleByIndex_v2(unsigned index, nvml_device *device)
     return known(*device);
 }
 
-nvml_result nvmlDeviceGetHandleByPciBusId_v2(const char *place, nvml_device *device)
+/* As fake_cuda.c has them. */
+nvml_result nvmlDeviceGetHandleByUUID(const char *uuid, nvml_device *device)
 {
-    char own[32];
+    char own[64];
     for (int i = 0; i < card_count(); i++) {
-        snprintf(own, sizeof(own), "0000:%02x:00.0", 0x17 + i);
-        *device = &cards[i];
-        cards[i].index = i;
-        if (strcmp(own, place) == 0)
-            return known(*device);
+        snprintf(own, sizeof(own), "%s-face0000-0000-0000-0000-%012x", has_instances() ? "MIG" : "GPU", i);
+        *device = has_instances() ? &instances[i] : &cards[i];
+        (*device)->index = i;
+        if (strcmp(own, uuid) == 0)
+            return any_known(*device);
     }
     return started ? NOT_FOUND : UNINITIALIZED;
 }
 
+nvml_result nvmlDeviceGetDeviceHandleFromMigDeviceHandle(nvml_device instance, nvml_device *card)
+{
+    *card = &cards[0];
+    return is_instance(instance) ? known(*card) : INVALID;
+}
+
 nvml_result nvmlDeviceGetName(nvml_device device, char *text, unsigned nbytes)
 {
-    return known(device) == 0 ? text_set(text, nbytes, "Emulated card") : known(device);
+    return any_known(device) != 0
+               ? any_known(device)
+               : text_set(text, nbytes, is_instance(device) ? "Emulated card" FAKE_INSTANCE_NAME : "Emulated card");
 }
 
 nvml_result nvmlDeviceGetMemoryInfo(nvml_device device, nvml_memory *memory)
 {
-    *memory = (nvml_memory){.total = 8ull << 30, .used = 1ull << 30, .free = 7ull << 30};
-    return known(device);
+    const unsigned long long gib = has_instances() && !is_instance(device) ? 8ull * (unsigned)card_count() : 8;
+    *memory = (nvml_memory){.total = gib << 30, .used = 1ull << 30, .free = (gib - 1) << 30};
+    return any_known(device);
 }
 
 nvml_result nvmlDeviceGetUtilizationRates(nvml_device device, nvml_utilization *rates)
 {
     *rates = (nvml_utilization){.gpu = 87, .memory = 40};
-    return known(device);
+    return has_instances() ? NVML_NOT_SUPPORTED : known(device);
 }
 
 nvml_result nvmlDeviceGetPowerUsage(nvml_device device, unsigned *milliwatts)
@@ -165,14 +191,14 @@ nvml_result nvmlDeviceGetRemappedRows(nvml_device device, unsigned *corrected, u
 nvml_result nvmlDeviceGetComputeRunningProcesses_v3(nvml_device device, unsigned *count, nvml_process *list)
 {
     char value[FAKE_VALUE_NBYTES];
-    const unsigned users = known(device) == 0 && device->index == 0 && value_of("user", value);
+    const unsigned users = any_known(device) == 0 && device->index == 0 && value_of("user", value);
     const unsigned room = *count;
     *count = users;
     if (room < users)
         return TOO_SHORT;
     for (unsigned i = 0; i < users; i++)
         list[i] = (nvml_process){.pid = (unsigned)atoi(value), .used = 1ull << 30};
-    return known(device);
+    return any_known(device);
 }
 
 nvml_result nvmlDeviceGetTemperature(nvml_device device, int sensor, unsigned *celsius)

@@ -10,7 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FAKE_VALUE_NBYTES 512
+#define FAKE_VALUE_NBYTES  512
+#define FAKE_INSTANCE_NAME " MIG 1g.8gb" /* behind the name of the card */
 
 /* The text behind "word=" or "word@" up to the next comma, "" without one; NULL: the variable does not have the word.
  */

@@ -93,7 +93,7 @@ class Tools(unittest.TestCase):
         self.assertIn("exit code 0: ", (bundle / "made/by/card.log").read_text())
         self.assertIn("NCCL 2.28.9, 1 rank: the canonical order has the bits of the host's sum, any order is exact", rows[4][4])
         self.assertIn("NCCL 2.28.9, 2 ranks: the canonical order", rows[4][4])
-        self.assertIn("ranks 0 and 1 are both on card GPU-face0000", rows[4][4])
+        self.assertIn("ranks 0 and 1 are both on the card at 0000:17:00.0", rows[4][4])
         self.assertIn("412 W, 61 degrees, 1755 MHz, 2 uncorrected memory errors; doctor: gpu memory errors: card 0: 2 uncorrected", rows[0][4])
 
     def test_a_section_that_fails_says_why_and_the_others_run(self):

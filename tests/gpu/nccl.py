@@ -83,12 +83,34 @@ class Sums(OnCards):
 
     def test_ranks_without_nccl_or_cards_of_their_own_say_so_and_sum_on_the_host(self):
         self.check(self.train("-n", "3", *MLP, cards="2"),
-                   "gradient sums: on the host: ranks 0 and 2 are both on card GPU-face0000-0000-0000-0000-000000000000 (cuda:0, cuda:0): NCCL "
-                   "needs one card for each rank\n")
+                   "gradient sums: on the host: ranks 0 and 2 are both on the card at 0000:17:00.0 (cuda:0, cuda:0): NCCL needs one card for each "
+                   "rank\n")
         self.check(self.train("-n", "2", *MLP, libraries=WITHOUT), "gradient sums: on the host: rank 0: there is no NCCL (libnccl.so.2)\n")
         self.check(self.train("-n", "2", *MLP, nccl="no_version1"),
                    "gradient sums: on the host: rank 1: NCCL does not tell its version: unhandled system error\n")
         self.check(self.train("-n", "2", *MLP, "parallel.backend=host"), "gradient sums: on the host: parallel.backend is host\n")
+
+    def test_instances_of_a_card_have_memory_of_their_own_and_sum_on_the_host(self):
+        """A process sees one of them (MIG)."""
+        instance = "MIG-face0000-0000-0000-0000-00000000000"
+        (self.folder / "rank.sh").write_text(f'CUDA_VISIBLE_DEVICES={instance}$TRIREME_RANK exec "$@"\n')
+        wide = [*MLP, "model.hidden=[256,256]", "--out"]
+        alone = self.train(*wide, "alone", cuda="mig", cards="2")
+        for words, code in ([[], 0], [["parallel.backend=nccl"], 2]):
+            done = subprocess.run([TRIREME, "launch", "-n", "2", "--", "sh", "rank.sh", TRIREME, "train", "run.yaml", *wide, "two", *words,
+                                   "train.device=cuda"], cwd=self.folder, env=self.environment(cuda="mig,memory=4", cards="2"), stdout=subprocess.PIPE,
+                                  stderr=subprocess.STDOUT, text=True, timeout=LIMIT_S, check=False)
+            self.assertEqual(done.returncode, code, done.stdout)
+            self.assertIn("ranks 0 and 1 are on two instances (MIG) of the card at 0000:17:00.0 (cuda:0, cuda:0): NCCL needs one card for each rank",
+                          done.stdout)
+            if code == 0:
+                self.check(done.stdout, "gradient sums: on the host: ", re.search(r"weights: xxh3 (\w+)", alone)[1])
+                lines = [json.loads(path.read_text().splitlines()[-1]) for path in (self.folder / "two/ranks").glob("rank-*.jsonl")]
+                both = sum(line["gpu_own_memory_planned_bytes"] for line in lines)
+                self.assertGreater(both, 4 << 20)  # more than one of them has
+                self.assertEqual([line["gpu_memory_total_bytes"] for line in lines], [8 << 30] * 2)
+        text = self.train("-n", "2", *wide, "one", code=1, cuda="mig,memory=4", cards="2")  # both on the first one
+        self.assertIn("cuda:0 has 4.0 MiB free, and the 2 ranks that share it need", text)
 
     def test_where_nccl_is_wanted_and_cannot_be_the_run_is_refused_in_one_line(self):
         for words, faults, why in ([[], {"nccl": "old1"}, "want the same version of NCCL on all ranks: rank 0 has NCCL 2.28.9, rank 1 has NCCL 2.27.3"],

@@ -263,8 +263,8 @@ static const failure failures[] = {
     {.words = "",
      .one_card = true,
      .status = TRI_ECONFIG,
-     .sentence = "ranks 0 and 1 are both on card GPU-face0000-0000-0000-0000-000000000000 (cuda:0, cuda:0): NCCL needs "
-                 "one card for each rank"},
+     .sentence = "ranks 0 and 1 are both on the card at 0000:17:00.0 (cuda:0, cuda:0): NCCL needs one card for each "
+                 "rank"},
     {.words = "absent1", .status = TRI_ETIMEOUT, .sentence = "rank 0: NCCL 2.28.9: init: " WAITED},
     {.words = "absent1,abort_hangs",
      .status = TRI_ETIMEOUT,

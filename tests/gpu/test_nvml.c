@@ -19,6 +19,9 @@
 #include "device/cuda/nvml.h"
 
 #define PLACE "0000:17:00.0"
+#define ID    "face0000-0000-0000-0000-000000000000"
+#define MODEL "Emulated card"
+#define OTHER "face0000-0000-0000-0000-000000000001"
 
 typedef struct said {
     tri_mutex mutex;
@@ -38,9 +41,9 @@ static void take(void *arg, const char *sentence)
 }
 
 /* FAKE_NVML is read at each call of the fake. */
-static void expect_fault(const char *fault, const char *wanted)
+static void expect_fault(const char *fault, const char *wanted, const char *model)
 {
-    char trigger[200], fake[300];
+    char trigger[200], fake[300], begin[80];
     unsigned number;
     said at = {.count = 0};
     tri_card_monitor *monitor = NULL;
@@ -50,7 +53,7 @@ static void expect_fault(const char *fault, const char *wanted)
     snprintf(trigger, sizeof(trigger), "%s/trireme-nvml-%u", getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp", number);
     snprintf(fake, sizeof(fake), "%s@%s", fault, trigger);
     setenv("FAKE_NVML", fake, 1);
-    assert_int_equal(tri_card_monitor_open("cuda:0", PLACE, take, &at, &monitor), TRI_OK);
+    assert_int_equal(tri_card_monitor_open("cuda:0", PLACE, ID, take, &at, &monitor), TRI_OK);
     assert_int_equal(tri_fs_write_atomic(trigger, "", 0), TRI_OK);
     tri_mutex_lock(&at.mutex);
     while (at.count == 0 && tri_cond_wait(&at.cond, &at.mutex, tri_deadline_after_ms(60000)))
@@ -61,7 +64,8 @@ static void expect_fault(const char *fault, const char *wanted)
     assert_int_equal(at.count, 1);
     if (!strstr(at.newest, wanted))
         fail_msg("%s: want '%s' in '%s'", fault, wanted, at.newest);
-    assert_non_null(strstr(at.newest, "cuda:0 (Emulated card at " PLACE "): "));
+    snprintf(begin, sizeof(begin), "cuda:0 (%s at " PLACE "): ", model);
+    assert_non_null(strstr(at.newest, begin));
     unsetenv("FAKE_NVML");
     tri_cond_fini(&at.cond);
     tri_mutex_fini(&at.mutex);
@@ -70,10 +74,10 @@ static void expect_fault(const char *fault, const char *wanted)
 static void faults_are_one_sentence(void **state)
 {
     (void)state;
-    expect_fault("xid=79", "Xid 79: the card has fallen off the bus: reboot the machine");
-    expect_fault("xid=12345", "Xid 12345: look it up in NVIDIA's list");
-    expect_fault("double_bit", "1 errors of its memory so far that ECC could not correct");
-    expect_fault("lost", "the card has fallen off the bus");
+    expect_fault("xid=79", "Xid 79: the card has fallen off the bus: reboot the machine", MODEL);
+    expect_fault("xid=12345", "Xid 12345: look it up in NVIDIA's list", MODEL);
+    expect_fault("double_bit", "1 errors of its memory so far that ECC could not correct", MODEL);
+    expect_fault("lost", "the card has fallen off the bus", MODEL);
 }
 
 static void common_xids_have_a_meaning(void **state)
@@ -92,7 +96,7 @@ static void figures_are_those_of_an_open_monitor(void **state)
     (void)state;
     assert_false(tri_card_figures_now(&figures));
     setenv("FAKE_NVML", "no_ecc,slow=0x4", 1); /* a power cap that somebody has set */
-    assert_int_equal(tri_card_monitor_open("cuda:0", PLACE, NULL, NULL, &monitor), TRI_OK);
+    assert_int_equal(tri_card_monitor_open("cuda:0", PLACE, ID, NULL, NULL, &monitor), TRI_OK);
     assert_true(tri_card_figures_now(&figures));
     assert_true(figures.utilization_ratio == 0.87 && figures.power_watts == 412.5 && figures.throttled == 0);
     assert_true(figures.sm_clock_hertz == 1755e6 && figures.temperature_celsius == 61);
@@ -102,12 +106,37 @@ static void figures_are_those_of_an_open_monitor(void **state)
     unsetenv("FAKE_NVML");
 }
 
+/* With two of them. */
+static void an_instance_has_its_own_memory_and_what_the_card_knows(void **state)
+{
+    tri_card_health health, card;
+    int count = 0;
+    (void)state;
+    setenv("FAKE_CUDA", "mig", 1);
+    setenv("FAKE_NVML", "user=4711", 1);
+    assert_int_equal(tri_nvml_card_find(ID, &health), TRI_OK);
+    assert_int_equal(health.user_count, 1);
+    assert_int_equal(tri_nvml_card_find(OTHER, &health), TRI_OK);
+    assert_int_equal(health.user_count, 0);
+    assert_string_equal(health.name, "Emulated card MIG 1g.8gb");
+    assert_true(health.figures.memory_total_bytes == 8.0 * (1ull << 30));
+    assert_true(isnan(health.figures.utilization_ratio));
+    assert_true(health.figures.power_watts == 412.5 && health.figures.temperature_celsius == 61);
+    assert_int_equal(tri_nvml_cards(&card, 1, &count), TRI_OK);
+    assert_int_equal(count, 1);
+    assert_string_equal(card.name, "Emulated card");
+    assert_true(card.figures.memory_total_bytes == 16.0 * (1ull << 30));
+    unsetenv("FAKE_NVML");
+    expect_fault("xid=79", "Xid 79", "Emulated card MIG 1g.8gb"); /* heard of the card */
+    unsetenv("FAKE_CUDA");
+}
+
 static void a_card_that_nvml_does_not_know_is_refused(void **state)
 {
     tri_card_monitor *monitor = NULL;
     (void)state;
-    assert_int_equal(tri_card_monitor_open("cuda:0", "0000:99:00.0", NULL, NULL, &monitor), TRI_EUNSUPPORTED);
-    assert_string_equal(tri_last_error(), "NVML does not know the card at 0000:99:00.0");
+    assert_int_equal(tri_card_monitor_open("cuda:0", PLACE, "feed", NULL, NULL, &monitor), TRI_EUNSUPPORTED);
+    assert_string_equal(tri_last_error(), "NVML does not know the card feed");
     assert_null(monitor);
 }
 
@@ -117,6 +146,7 @@ int main(void)
         cmocka_unit_test(figures_are_those_of_an_open_monitor),
         cmocka_unit_test(faults_are_one_sentence),
         cmocka_unit_test(common_xids_have_a_meaning),
+        cmocka_unit_test(an_instance_has_its_own_memory_and_what_the_card_knows),
         cmocka_unit_test(a_card_that_nvml_does_not_know_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

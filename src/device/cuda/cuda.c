@@ -49,6 +49,17 @@ typedef struct cuda_state {
     tri_cuda_times times;
 } cuda_state;
 
+/* As NVIDIA prints it, without the kind before it (GPU, MIG), which CUDA does not say. */
+static cuda_result id_read(const tri_cuda_calls *calls, cuda_device card, char id[TRI_DEVICE_ID_NBYTES])
+{
+    cuda_uuid uuid = {.bytes = {0}};
+    const cuda_result result = calls->device_uuid(&uuid, card);
+    for (int i = 0, at = 0; i < (int)sizeof(uuid.bytes); i++)
+        at += snprintf(id + at, TRI_DEVICE_ID_NBYTES - (size_t)at, "%s%02x",
+                       i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", uuid.bytes[i]);
+    return result;
+}
+
 static tri_status card_read(const tri_cuda_calls *calls, int index, tri_cuda_card *out)
 {
     cuda_device card;
@@ -61,6 +72,7 @@ static tri_status card_read(const tri_cuda_calls *calls, int index, tri_cuda_car
     result = result == 0 ? calls->device_attribute(&out->sms, CUDA_ATTRIBUTE_SMS, card) : result;
     result = result == 0 ? calls->device_memory(&out->memory_nbytes, card) : result;
     result = result == 0 ? calls->device_place(out->place, (int)sizeof(out->place), card) : result;
+    result = result == 0 ? id_read(calls, card, out->id) : result;
     if (result != 0)
         return tri_fail(TRI_EUNSUPPORTED, "cuda:%d: cannot ask the card: %s", index, tri_cuda_text(calls, result));
     out->capability = 10 * major + minor;
@@ -401,6 +413,7 @@ static tri_status cuda_room(const tri_device *device, tri_device_room *out)
         must(s, "cuDeviceGetCount", s->calls->device_count(&out->cards));
     must(s, "cuMemGetInfo", s->calls->memory_info(&out->free_nbytes, &out->total_nbytes));
     must(s, "cuDeviceGetPCIBusId", s->calls->device_place(out->place, (int)sizeof(out->place), s->card));
+    must(s, "cuDeviceGetUuid", id_read(s->calls, s->card, out->id));
     return TRI_OK;
 }
 
@@ -459,7 +472,8 @@ tri_status tri_cuda_handles_read(const tri_device *device, tri_cuda_handles *out
                               .stream = s->streams[TRI_QUEUE_KERNELS],
                               .index = s->index,
                               .times = &s->times};
-    must(s, "cuDeviceGetUuid", s->calls->device_uuid(&out->uuid, s->card));
+    must(s, "cuDeviceGetPCIBusId", s->calls->device_place(out->place, (int)sizeof(out->place), s->card));
+    must(s, "cuDeviceGetUuid", id_read(s->calls, s->card, out->id));
     return TRI_OK;
 }
 

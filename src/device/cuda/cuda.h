@@ -14,7 +14,8 @@ typedef struct tri_cuda_card {
     int capability; /* 90: compute capability 9.0 */
     int sms;
     size_t memory_nbytes;
-    char place[32]; /* its PCI address */
+    char id[TRI_DEVICE_ID_NBYTES]; /* its UUID; under MIG that of the instance */
+    char place[32];                /* its PCI address, which instances of a card share */
 } tri_cuda_card;
 
 /* Cards of this machine, at most `capacity`; the driver's version as 13000. TRI_EUNSUPPORTED: one sentence says why
@@ -41,8 +42,8 @@ typedef struct tri_cuda_handles {
     cuda_context context;
     cuda_stream stream; /* of TRI_QUEUE_KERNELS */
     int index;
-    cuda_uuid uuid;        /* of the card: no two have the same */
-    tri_cuda_times *times; /* of what the stream does */
+    char id[TRI_DEVICE_ID_NBYTES], place[32]; /* as of tri_cuda_card */
+    tri_cuda_times *times;                    /* of what the stream does */
 } tri_cuda_handles;
 /* TRI_EUNSUPPORTED: the device is of another kind. */
 tri_status tri_cuda_handles_read(const tri_device *device, tri_cuda_handles *out);

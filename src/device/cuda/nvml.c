@@ -59,6 +59,25 @@ tri_status tri_nvml_load(const tri_nvml_calls **out)
     return tri_cuda_load_once(&once, calls_load, false, &calls);
 }
 
+/* whole: the card; part: the instance of it (MIG) that a process has, or all of it. */
+typedef struct card_handles {
+    nvml_device whole, part;
+} card_handles;
+
+static tri_status card_find(const tri_nvml_calls *calls, const char *id, card_handles *out)
+{
+    char uuid[64];
+    snprintf(uuid, sizeof(uuid), "GPU-%s", id);
+    nvml_result result = calls->at_uuid(uuid, &out->whole);
+    out->part = out->whole;
+    if (result == 0)
+        return TRI_OK;
+    snprintf(uuid, sizeof(uuid), "MIG-%s", id);
+    result = calls->at_uuid(uuid, &out->part);
+    result = result == 0 ? calls->whole_of(out->part, &out->whole) : result;
+    return result == 0 ? TRI_OK : tri_fail(TRI_EUNSUPPORTED, "NVML does not know the card %s", id);
+}
+
 /* --- figures --- */
 
 tri_card_figures tri_card_figures_none(void)
@@ -99,8 +118,9 @@ const char *tri_card_slow_reason(uint64_t reasons)
 }
 
 /* Events are the monitor's. */
-static void figures_read(const tri_nvml_calls *calls, nvml_device device, tri_card_figures *out)
+static void figures_read(const tri_nvml_calls *calls, card_handles card, tri_card_figures *out)
 {
+    const nvml_device device = card.whole;
     nvml_memory memory;
     nvml_utilization rates;
     unsigned value;
@@ -108,7 +128,7 @@ static void figures_read(const tri_nvml_calls *calls, nvml_device device, tri_ca
     *out = tri_card_figures_none();
     if (calls->utilization(device, &rates) == 0)
         out->utilization_ratio = rates.gpu / 100.0;
-    if (calls->memory(device, &memory) == 0) {
+    if (calls->memory(card.part, &memory) == 0) {
         out->memory_used_bytes = (double)memory.used;
         out->memory_total_bytes = (double)memory.total;
     }
@@ -138,15 +158,16 @@ static void users_read(const tri_nvml_calls *calls, nvml_device device, tri_card
             (tri_card_user){(int)list[i].pid, list[i].used == UINT64_MAX ? (double)NAN : (double)list[i].used};
 }
 
-static void health_read(const tri_nvml_calls *calls, nvml_device device, tri_card_health *card)
+static void health_read(const tri_nvml_calls *calls, card_handles handles, tri_card_health *card)
 {
+    const nvml_device device = handles.whole;
     unsigned corrected, uncorrected, pending = 0, failed = 0;
     int on = 0;
     bool known;
     *card = (tri_card_health){.persistent = true};
-    (void)calls->name(device, card->name, sizeof(card->name));
+    (void)calls->name(handles.part, card->name, sizeof(card->name));
     (void)calls->driver(card->driver, sizeof(card->driver));
-    figures_read(calls, device, &card->figures);
+    figures_read(calls, handles, &card->figures);
     card->slow_reasons = slow_read(calls, device, &known);
     if (calls->persistence(device, &on) == 0)
         card->persistent = on != 0;
@@ -154,7 +175,7 @@ static void health_read(const tri_nvml_calls *calls, nvml_device device, tri_car
         card->rows_pending = pending != 0;
         card->rows_failed = failed != 0;
     }
-    users_read(calls, device, card);
+    users_read(calls, handles.part, card);
 }
 
 tri_status tri_nvml_cards(tri_card_health *cards, int capacity, int *count)
@@ -168,19 +189,18 @@ tri_status tri_nvml_cards(tri_card_health *cards, int capacity, int *count)
     for (unsigned i = 0; i < all && *count < capacity; i++) {
         nvml_device device;
         if (calls->at_index(i, &device) == 0)
-            health_read(calls, device, &cards[(*count)++]);
+            health_read(calls, (card_handles){device, device}, &cards[(*count)++]);
     }
     return TRI_OK;
 }
 
-tri_status tri_nvml_card_find(const char *place, tri_card_health *card)
+tri_status tri_nvml_card_find(const char *id, tri_card_health *card)
 {
     const tri_nvml_calls *calls;
-    nvml_device device;
+    card_handles handles;
     TRI_TRY(tri_nvml_load(&calls));
-    if (calls->at_place(place, &device) != 0)
-        return tri_fail(TRI_EUNSUPPORTED, "NVML does not know the card at %s", place);
-    health_read(calls, device, card);
+    TRI_TRY(card_find(calls, id, &handles));
+    health_read(calls, handles, card);
     return TRI_OK;
 }
 
@@ -218,7 +238,7 @@ const char *tri_xid_text(unsigned long long xid)
 
 struct tri_card_monitor {
     const tri_nvml_calls *calls;
-    nvml_device device;
+    card_handles card;
     nvml_events events; /* NULL: the card has none */
     char name[32], place[32], model[96];
     void (*report)(void *arg, const char *sentence);
@@ -274,7 +294,7 @@ tell(const tri_card_monitor *monitor, tri_log_level level, const char *format, .
 static void sample(tri_card_monitor *monitor)
 {
     tri_card_figures figures;
-    figures_read(monitor->calls, monitor->device, &figures);
+    figures_read(monitor->calls, monitor->card, &figures);
     figures.xid_errors_total = monitor->xid_count;
     figures.last_xid = monitor->last_xid;
     if (figures.ecc_uncorrected_total > monitor->ecc_count)
@@ -341,28 +361,27 @@ static void monitor_body(void *arg)
     }
 }
 
-static tri_status monitor_start(tri_card_monitor *monitor)
+static tri_status monitor_start(tri_card_monitor *monitor, const char *id)
 {
     TRI_TRY(tri_nvml_load(&monitor->calls));
     const tri_nvml_calls *calls = monitor->calls;
-    if (calls->at_place(monitor->place, &monitor->device) != 0)
-        return tri_fail(TRI_EUNSUPPORTED, "NVML does not know the card at %s", monitor->place);
-    (void)calls->name(monitor->device, monitor->model, sizeof(monitor->model));
+    TRI_TRY(card_find(calls, id, &monitor->card));
+    const nvml_device device = monitor->card.whole; /* faults are heard of the card alone */
+    (void)calls->name(monitor->card.part, monitor->model, sizeof(monitor->model));
     if (calls->events_create(&monitor->events) != 0)
         monitor->events = NULL;
-    else if (calls->events_register(monitor->device, NVML_EVENT_XID | NVML_EVENT_DOUBLE_BIT_ECC, monitor->events) !=
-                 0 &&
-             calls->events_register(monitor->device, NVML_EVENT_XID, monitor->events) != 0) { /* a card without ECC */
+    else if (calls->events_register(device, NVML_EVENT_XID | NVML_EVENT_DOUBLE_BIT_ECC, monitor->events) != 0 &&
+             calls->events_register(device, NVML_EVENT_XID, monitor->events) != 0) { /* a card without ECC */
         (void)calls->events_free(monitor->events);
         monitor->events = NULL;
     }
-    monitor->ecc_count = ecc_read(calls, monitor->device, NVML_ECC_VOLATILE); /* of before is no news */
+    monitor->ecc_count = ecc_read(calls, device, NVML_ECC_VOLATILE); /* of before is no news */
     sample(monitor);
     return tri_thread_start(&monitor->thread, "card", monitor_body, monitor);
 }
 
-tri_status tri_card_monitor_open(const char *name, const char *place, void (*report)(void *arg, const char *sentence),
-                                 void *arg, tri_card_monitor **out)
+tri_status tri_card_monitor_open(const char *name, const char *place, const char *id,
+                                 void (*report)(void *arg, const char *sentence), void *arg, tri_card_monitor **out)
 {
     tri_card_monitor *monitor = tri_alloc_zero(1, sizeof(*monitor));
     if (!monitor)
@@ -375,7 +394,7 @@ tri_status tri_card_monitor_open(const char *name, const char *place, void (*rep
     tri_mutex_init(&monitor->mutex);
     tri_cond_init(&monitor->cond);
     monitors_add(1);
-    tri_status status = monitor_start(monitor);
+    tri_status status = monitor_start(monitor, id);
     if (status == TRI_OK)
         *out = monitor;
     else

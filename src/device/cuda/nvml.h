@@ -57,7 +57,8 @@ typedef struct nvml_event {
     X(nvmlSystemGetDriverVersion, driver, (char *text, unsigned nbytes))                                               \
     X(nvmlDeviceGetCount_v2, count, (unsigned *count))                                                                 \
     X(nvmlDeviceGetHandleByIndex_v2, at_index, (unsigned index, nvml_device *device))                                  \
-    X(nvmlDeviceGetHandleByPciBusId_v2, at_place, (const char *place, nvml_device *device))                            \
+    X(nvmlDeviceGetHandleByUUID, at_uuid, (const char *uuid, nvml_device *device))                                     \
+    X(nvmlDeviceGetDeviceHandleFromMigDeviceHandle, whole_of, (nvml_device instance, nvml_device * card))              \
     X(nvmlDeviceGetName, name, (nvml_device device, char *text, unsigned nbytes))                                      \
     X(nvmlDeviceGetMemoryInfo, memory, (nvml_device device, nvml_memory * memory))                                     \
     X(nvmlDeviceGetUtilizationRates, utilization, (nvml_device device, nvml_utilization * rates))                      \
@@ -124,8 +125,9 @@ typedef struct tri_card_health {
 
 /* Cards of this machine in NVML's order, at most `capacity`; the number of them all. */
 tri_status tri_nvml_cards(tri_card_health *cards, int capacity, int *count);
-/* The card at a PCI address: "0000:17:00.0". */
-tri_status tri_nvml_card_find(const char *place, tri_card_health *card);
+/* The card, or the instance of one (MIG), of a tri_cuda_card's id. Of an instance: its name, its memory and who uses
+ * it; the rest is the card's, of which NVML does not tell the use then. */
+tri_status tri_nvml_card_find(const char *id, tri_card_health *card);
 /* All of them: not known. */
 tri_card_figures tri_card_figures_none(void);
 /* "heat", or what else slows a card down by these reasons; NULL: nothing that is wrong. */
@@ -137,10 +139,10 @@ const char *tri_xid_text(unsigned long long xid);
 
 /* Reads a card's figures once a second, and hears of its faults at once, on a thread of its own. */
 typedef struct tri_card_monitor tri_card_monitor;
-/* name: how lines call the card ("cuda:0"). report: of that thread, one sentence for each fault; it is also in the log.
- */
-tri_status tri_card_monitor_open(const char *name, const char *place, void (*report)(void *arg, const char *sentence),
-                                 void *arg, tri_card_monitor **out);
+/* name, place: how lines call the card ("cuda:0") and where it is (its PCI address). report: of that thread, one
+ * sentence for each fault; it is also in the log. */
+tri_status tri_card_monitor_open(const char *name, const char *place, const char *id,
+                                 void (*report)(void *arg, const char *sentence), void *arg, tri_card_monitor **out);
 /* NULL does nothing. */
 void tri_card_monitor_close(tri_card_monitor *monitor);
 /* The newest figures of the monitor that this process has opened; false: there is none. Any thread, never waits. */

@@ -8,14 +8,12 @@
 #include "train/core/card.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "base/memory.h"
 #include "base/rng.h"
 #include "cluster/cluster.h"
 #include "device/device.h"
-#include "net/host.h"
 
 /* Ranks that have not formed yet, and workers of servers, know what their starter said. */
 int tri_card_place(const tri_comm *comm)
@@ -48,17 +46,16 @@ tri_status tri_card_free(const tri_config *config, int workers, double *nbytes)
 
 static tri_status facts_own(const tri_device *device, const tri_job_memory *memory, size_t needed, int64_t *facts)
 {
-    char id[TRI_HOST_ID_NBYTES], place[sizeof(id) + 40];
     tri_device_room room;
     TRI_TRY(device->ops->room(device, &room));
-    tri_host_id(id);
-    snprintf(place, sizeof(place), "%s %s", id, room.place);
     const int64_t there = (int64_t)tri_device_live(device), all = (int64_t)needed;
-    const int64_t mine[TRI_FACT_COUNT] = {
-        [TRI_FACT_PLACE] = (int64_t)tri_rng_stream(place, 0, 0), [TRI_FACT_FREE] = (int64_t)room.free_nbytes,
-        [TRI_FACT_WEIGHTS] = (int64_t)memory->weights,           [TRI_FACT_GRADIENTS] = (int64_t)memory->gradients,
-        [TRI_FACT_OPTIMIZER] = (int64_t)memory->optimizer,       [TRI_FACT_ACTIVATIONS] = (int64_t)memory->activations,
-        [TRI_FACT_NEEDED] = all > there ? all - there : 0};
+    const int64_t mine[TRI_FACT_COUNT] = {[TRI_FACT_CARD] = (int64_t)tri_rng_stream(room.id, 0, 0),
+                                          [TRI_FACT_FREE] = (int64_t)room.free_nbytes,
+                                          [TRI_FACT_WEIGHTS] = (int64_t)memory->weights,
+                                          [TRI_FACT_GRADIENTS] = (int64_t)memory->gradients,
+                                          [TRI_FACT_OPTIMIZER] = (int64_t)memory->optimizer,
+                                          [TRI_FACT_ACTIVATIONS] = (int64_t)memory->activations,
+                                          [TRI_FACT_NEEDED] = all > there ? all - there : 0};
     memcpy(facts, mine, sizeof(mine));
     return TRI_OK;
 }
@@ -86,7 +83,7 @@ tri_card_crew tri_card_crew_of(const int64_t *facts, int count, int rank)
     tri_card_crew crew = {.free_nbytes = INFINITY, .neediest = rank};
     for (int r = 0; r < count; r++) {
         const int64_t *fact = facts + r * TRI_FACT_COUNT;
-        if (fact[TRI_FACT_PLACE] != facts[rank * TRI_FACT_COUNT + TRI_FACT_PLACE])
+        if (fact[TRI_FACT_CARD] != facts[rank * TRI_FACT_COUNT + TRI_FACT_CARD])
             continue;
         crew.ranks++;
         crew.free_nbytes = fmin(crew.free_nbytes, (double)fact[TRI_FACT_FREE]);

@@ -30,7 +30,7 @@ tri_status tri_card_meet(tri_comm *comm, const tri_device *device, tri_card_crew
 
 /* What each rank says to all, for those who ask for more than a crew. */
 enum {
-    TRI_FACT_PLACE,
+    TRI_FACT_CARD,
     TRI_FACT_FREE,
     TRI_FACT_WEIGHTS,
     TRI_FACT_GRADIENTS,

@@ -60,7 +60,7 @@ static tri_status card_open(tri_job *job)
         return TRI_ENOMEM;
     tri_mutex_init(&state->mutex);
     snprintf(name, sizeof(name), "%s:%d", job->device->ops->name, job->device->index);
-    const tri_status status = tri_card_monitor_open(name, room.place, fault_take, state, &state->monitor);
+    const tri_status status = tri_card_monitor_open(name, room.place, room.id, fault_take, state, &state->monitor);
     if (status == TRI_OK || status == TRI_ENOMEM)
         return status;
     tri_log(TRI_LOG_DEBUG, "no metrics and faults of the card: %s", tri_last_error());
