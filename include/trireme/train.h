@@ -68,7 +68,9 @@ typedef struct tri_job_result {
 } tri_job_result;
 /* Collective where no rank has all weights (parallel.tensor, pipeline, sync zero3). */
 TRI_API tri_status tri_job_result_read(tri_job *job, tri_job_result *result);
-/* NULL does nothing. */
+/* Where NCCL sums gradients (parallel.backend) it is collective, unless a call for this job has failed: it waits until
+ * all ranks have got here. Close the job before the comm is left; who ends early calls tri_comm_abort() first. NULL
+ * does nothing. */
 TRI_API void tri_job_close(tri_job *job);
 
 #ifdef __cplusplus

@@ -162,7 +162,8 @@ static tri_status check_versions(const introduction *all, int ranks)
     return TRI_OK;
 }
 
-/* NCCL knows a card by its PCI address, and so refuses two instances of one as it refuses one card for two ranks. */
+/* NCCL refuses two instances of a card as it refuses one card for two ranks: it compares PCI addresses, newer ones the
+ * UUID of the whole card. */
 static tri_status check_cards(const introduction *all, int ranks)
 {
     for (int r = 1; r < ranks; r++)

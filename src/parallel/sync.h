@@ -238,6 +238,7 @@ struct tri_sync {
     int64_t part;       /* where parts of the batch are dealt: the one to compute in that step */
     float grad_scale;   /* the trainer's, before publish: what the sums are multiplied with */
     bool ahead;         /* the next step may begin before all sums are there */
+    bool over;          /* the trainer's: ranks do not meet (again) before `end` */
     bool begun;         /* of ranks apart: what is alike on all of them is there (state) */
     float called;       /* of ranks apart: what this rank put into TRI_TAIL_CALL of the sum that the tail has now */
     int64_t exposed_ns; /* of the last step: time spent waiting in finish and publish */

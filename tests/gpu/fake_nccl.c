@@ -9,7 +9,7 @@
  * none; `absent1`: rank 1 never comes; `fails1`: it fails as it comes; `silent1`: rank 1 comes and then sends nothing;
  * `gone1`: to the others it is lost; `finalize_hangs`, `abort_hangs`; `killed=FILE`, `stopped=FILE`: whoever removes
  * the file first is killed or stopped (SIGSTOP) within an exchange; `killed_gather=FILE`: in one that hands out blocks
- * of all ranks.
+ * of all ranks; `held=FILE`: while the file is there the last rank receives nothing in such a one.
  */
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -25,14 +25,15 @@
 #include "gpu/fake_cuda.h"
 #include "gpu/fake_words.h"
 
-#define EXPORT       __attribute__((visibility("default")))
-#define MOST_RANKS   8
-#define MOST_MOVES   256
-#define BOX_NBYTES   8192
-#define POLLS        3 /* that see a group in progress */
-#define VERSION      22809
-#define OLD_VERSION  22703
-#define SYSTEM_ERROR 2
+#define EXPORT        __attribute__((visibility("default")))
+#define MOST_RANKS    8
+#define MOST_MOVES    256
+#define BOX_NBYTES    8192
+#define POLLS         3 /* that see a group in progress */
+#define LOOK_EVERY_US 200
+#define VERSION       22809
+#define OLD_VERSION   22703
+#define SYSTEM_ERROR  2
 
 /* Bytes from one rank to another, on their way. */
 typedef struct box {
@@ -41,7 +42,7 @@ typedef struct box {
 } box;
 
 typedef struct shared {
-    atomic_int joined;
+    atomic_int joined, left;
     unsigned bus[MOST_RANKS];          /* of the card: instances (MIG) of one have the same */
     box boxes[MOST_RANKS][MOST_RANKS]; /* from, to */
 } shared;
@@ -253,12 +254,17 @@ static void release(nccl_comm comm)
     free(comm);
 }
 
+/* Others may still read what this rank has, so it waits for them, as NVIDIA's does for those of its host. */
 nccl_result ncclCommDestroy(nccl_comm comm)
 {
     const nccl_result result = check(comm);
-    if (result == 0)
-        release(comm);
-    return result;
+    if (result != 0)
+        return result;
+    (void)atomic_fetch_add(&comm->all->left, 1);
+    while (atomic_load(&comm->all->left) < comm->count)
+        usleep(LOOK_EVERY_US);
+    release(comm);
+    return 0;
 }
 
 /* Its memory stays: a group may still be on the stream. */
@@ -267,6 +273,7 @@ nccl_result ncclCommAbort(nccl_comm comm)
     (void)unlink(comm->path);
     if (has("abort_hangs"))
         hang();
+    (void)atomic_fetch_add(&comm->all->left, 1);
     atomic_store(&comm->aborted, 1);
     return 0;
 }
@@ -292,13 +299,21 @@ static void move_some(nccl_comm comm, move *m)
     (void)atomic_fetch_add(m->sends ? &way->written : &way->read, nbytes);
 }
 
+static bool is_held(const work *w)
+{
+    char path[FAKE_VALUE_NBYTES];
+    return w->gathers && w->comm->rank == w->comm->count - 1 && fake_value("FAKE_NCCL", "held", path) &&
+           access(path, F_OK) == 0;
+}
+
 /* What goes the same way keeps its order. */
 static int moves_run(work *w)
 {
+    const bool held = is_held(w);
     int open[2][MOST_RANKS] = {{0}}, left = 0;
     for (int i = 0; i < w->move_count; i++) {
         move *m = &w->moves[i];
-        if (!open[m->sends][m->peer] && m->done < m->nbytes)
+        if ((m->sends || !held) && !open[m->sends][m->peer] && m->done < m->nbytes)
             move_some(w->comm, m);
         open[m->sends][m->peer] |= m->done < m->nbytes;
         left += m->done < m->nbytes;

@@ -112,6 +112,21 @@ class Sums(OnCards):
         text = self.train("-n", "2", *wide, "one", code=1, cuda="mig,memory=4", cards="2")  # both on the first one
         self.assertIn("cuda:0 has 4.0 MiB free, and the 2 ranks that share it need", text)
 
+    def test_a_program_that_closes_its_job_waits_for_ranks_that_are_behind(self):
+        """Step by step; the last rank gets the others' weights when rank 0 has nothing left to do."""
+        held = self.folder / "held"
+        words = [*MLP, "parallel.bucket_kib=16384", "train.device=cuda"]
+        for ranks, sync in ((1, "allreduce"), (2, "zero1"), (3, "zero2")):
+            done = subprocess.run([TRIREME, "launch", "-n", str(ranks), "--", GPU / "gpu_steps", held, *words, f"parallel.sync={sync}"], cwd=self.folder,
+                                  env=self.environment(nccl=f"held={held}"), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                                  timeout=LIMIT_S, check=False)
+            self.assertEqual(done.returncode, 0, done.stdout)
+            weights = re.findall(r"step 3 of \d+, weights: xxh3 (\w+)", done.stdout)
+            alone = weights if ranks == 1 else alone
+            self.assertEqual(weights, alone * ranks, done.stdout)
+            self.assertFalse(held.exists())
+            self.assertNotIn("finalize", done.stdout)
+
     def test_where_nccl_is_wanted_and_cannot_be_the_run_is_refused_in_one_line(self):
         for words, faults, why in ([[], {"nccl": "old1"}, "want the same version of NCCL on all ranks: rank 0 has NCCL 2.28.9, rank 1 has NCCL 2.27.3"],
                                    [["parallel.sync=local"], {}, "parallel.sync is local"]):

@@ -331,7 +331,7 @@ tri_status tri_job_create(tri_comm *comm, const char *run_folder, tri_job **out)
 tri_status tri_job_open_failed(tri_job *job, tri_status status);
 /* card_sums.c: before memory of a card is freed: where a rank is lost, nothing waits for it any more. */
 void tri_job_sums_stop(tri_job *job);
-/* No rank makes a further step with these ranks. Collective. */
+/* No rank makes a further step with these ranks. Collective; again, or behind a failure, it does nothing. */
 tri_status tri_job_sums_end(tri_job *job);
 /* The last lines of a run, once: a generation that ends what is done says nothing again. Collective. */
 tri_status tri_job_print_result(tri_job *job);

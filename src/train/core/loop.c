@@ -114,8 +114,9 @@ tri_status tri_job_step(tri_job *job, bool *done)
 
 tri_status tri_job_sums_end(tri_job *job)
 {
-    if (!job->sync->ops->end)
+    if (!job->sync || !job->sync->ops->end || job->sync->over)
         return TRI_OK;
+    job->sync->over = true;
     TRI_TRY(tri_barrier(job->group, NULL));
     job->sync->ops->end(job->sync);
     return TRI_OK;
@@ -174,7 +175,15 @@ tri_status tri_job_event_tell(tri_job *job, const char *event, const char *text)
     return job->output.metrics ? tri_metrics_write_event(job->output.metrics, job->step, event, text) : TRI_OK;
 }
 
-tri_status tri_job_run(tri_job *job)
+/* Who has failed does not meet the others at the end. */
+static tri_status ended_with(const tri_job *job, tri_status status)
+{
+    if (status != TRI_OK && job->sync)
+        job->sync->over = true;
+    return status;
+}
+
+static tri_status steps_run(tri_job *job)
 {
     bool done = job->step >= job->progress.steps;
     if (done)
@@ -197,7 +206,12 @@ tri_status tri_job_run(tri_job *job)
     return tri_job_sums_end(job);
 }
 
-tri_status tri_job_result_read(tri_job *job, tri_job_result *result)
+tri_status tri_job_run(tri_job *job)
+{
+    return ended_with(job, steps_run(job));
+}
+
+static tri_status result_fill(tri_job *job, tri_job_result *result)
 {
     TRI_TRY(tri_job_settle(job));
     *result = (tri_job_result){
@@ -210,11 +224,24 @@ tri_status tri_job_result_read(tri_job *job, tri_job_result *result)
     return tri_job_weights_hash(job, &result->weights_hash);
 }
 
+tri_status tri_job_result_read(tri_job *job, tri_job_result *result)
+{
+    return ended_with(job, result_fill(job, result));
+}
+
+/* A program that goes step by step ends its sums here. */
+static void sums_leave(tri_job *job)
+{
+    if (job->sync && !tri_group_has_failed(job->group) && tri_job_sums_end(job) != TRI_OK)
+        tri_log(TRI_LOG_WARN, "the end of the job: %s", tri_last_error());
+    tri_job_sums_stop(job);
+}
+
 void tri_job_close(tri_job *job)
 {
     if (!job)
         return;
-    tri_job_sums_stop(job);
+    sums_leave(job);
     tri_features_close(job);
     tri_job_unform(job);
     tri_kept_fini(&job->elastic.grads);
