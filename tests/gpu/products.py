@@ -22,9 +22,9 @@ class Products(unittest.TestCase):
         self.folder = scratch.name
         pathlib.Path(self.folder, "run.yaml").write_text("{}\n")
 
-    def train(self, *words, faults="", code=0):
+    def train(self, *words, faults="", cuda="", code=0):
         done = subprocess.run([TRIREME, "train", *words, "train.device=cuda"], cwd=self.folder, text=True, timeout=60,
-                              env={**os.environ, "FAKE_CUBLASLT": faults, "OMP_NUM_THREADS": "1"}, stdout=subprocess.PIPE,
+                              env={**os.environ, "FAKE_CUBLASLT": faults, "FAKE_CUDA": cuda, "OMP_NUM_THREADS": "1"}, stdout=subprocess.PIPE,
                               stderr=subprocess.STDOUT)
         self.assertEqual(done.returncode, code, done.stdout)
         return done.stdout
@@ -46,6 +46,11 @@ class Products(unittest.TestCase):
         self.assertNotIn("is wrong", self.train("run.yaml", *MLP, faults="refuses,only"))
         self.assertIn("matrix products: by our own kernels: cublasLt 13.1.0 cannot start: error 1",
                       self.train("run.yaml", *MLP, faults="no_start"))
+
+    def test_what_the_library_has_allocated_is_not_free(self):
+        for words, free in ([["train.kernels=cuda_own"], "40.0"], [[], "8.0"]):
+            said = self.train("run.yaml", *MLP, "model.hidden=[2048,2048]", *words, cuda="memory=40", code=1)
+            self.assertIn(f"error: cuda:0 has {free} MiB free, and this run needs", said)
 
     def test_ranks_of_two_kinds_are_refused(self):
         said = self.train("run.yaml", "-n", "2", *MLP, faults="old1", code=1)
