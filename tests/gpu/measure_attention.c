@@ -183,7 +183,7 @@ static double error_of(const float *got, const float *want, int64_t count)
     double error = 0, top = 0;
     for (int64_t i = 0; i < count; i++) {
         const double difference = fabs((double)got[i] - (double)want[i]);
-        error = difference <= error ? error : difference; /* NaN too */
+        error = difference <= error || isnan(error) ? error : difference; /* a NaN stays */
         top = fmax(top, fabs((double)want[i]));
     }
     return error / top;
