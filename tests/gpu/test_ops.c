@@ -513,13 +513,82 @@ static size_t vocabulary_scratch(int64_t samples, int shards)
     return nbytes;
 }
 
-/* GPT-2 124M, 64 samples: 6 bytes for each of 65,536 rows and 4,096 words, the gradient of x in f32, and leaves of a
+/* GPT-2 124M, 64 samples: 2 bytes for each of 65,536 rows and 4,096 words, the gradient of x in f32, and leaves of a
  * part, which 64 shards have more of. */
 static void the_scratch_of_a_vocabulary_is_bounded(void **state)
 {
     (void)state;
-    assert_in_range(vocabulary_scratch(8, 8), 1800 << 20, 1900 << 20);
-    assert_in_range(vocabulary_scratch(1, 64), (size_t)2400 << 20, (size_t)2600 << 20);
+    assert_in_range(vocabulary_scratch(8, 8), 800 << 20, 820 << 20);
+    assert_in_range(vocabulary_scratch(1, 64), 1470 << 20, 1490 << 20);
+}
+
+/* Sums, gradients of x and of the weights have the bits of a linear layer and the loss of its output. */
+static void logits_are_rounded_as_those_of_a_linear_layer(void **state)
+{
+    (void)state;
+    for (int f16 = 0; f16 < 2; f16++) {
+        const tri_dtype half = f16 ? TRI_F16 : TRI_BF16;
+        const op_case cases[] = {
+            {.name = "whole", .op = TRI_OP_VOCAB_LOSS, .x = {3, 5, 20}, .other = {3, 5}, .units = 37, .half = half},
+            {.name = "layer", .op = TRI_OP_LINEAR, .x = {3, 5, 20}, .units = 37, .half = half},
+            {.name = "loss", .op = TRI_OP_CROSS_ENTROPY, .x = {3, 5, 37}, .other = {3, 5}, .half = half}};
+        op_run whole, layer, loss;
+        open_case(&whole, "cuda", &cases[0], true);
+        open_case(&layer, "cuda", &cases[1], true);
+        open_case(&loss, "cuda", &cases[2], true);
+        const size_t shards = (size_t)whole.call.shards, logits = (size_t)layer.output_count * shards * 2;
+        run_both(&whole);
+        run_pass(&layer, tri_kernel_forward);
+        memcpy(loss.input[0], layer.output, logits);
+        memcpy(loss.input[1], whole.input[1], (size_t)whole.input_count[1] * shards * sizeof(int32_t));
+        run_both(&loss);
+        memcpy(layer.doutput, loss.dinput[0], logits);
+        run_pass(&layer, tri_kernel_backward);
+        assert_memory_equal(whole.output, loss.output, (size_t)loss.output_count * shards * sizeof(float));
+        assert_memory_equal(whole.dinput[0], layer.dinput[0], (size_t)whole.input_count[0] * shards * 2);
+        assert_memory_equal(whole.dparam[0][0], layer.dparam[0][0], (size_t)whole.param_count[0] * sizeof(float));
+        op_close(&whole);
+        op_close(&layer);
+        op_close(&loss);
+    }
+}
+
+/* Logits of word 5, which is no target, are 3 times `weight`. */
+static void open_far_word(op_run *r, const char *kind, float weight)
+{
+    static const op_case c = {
+        .name = "far", .op = TRI_OP_VOCAB_LOSS, .x = {2, 3, 16}, .other = {2, 3}, .units = 37, .half = TRI_F16};
+    open_case(r, kind, &c, false);
+    const int64_t rows = 6 * r->call.shards;
+    const uint16_t three = tri_f32_to_f16(3);
+    for (int64_t i = 0; i < rows; i++) {
+        int32_t *const target = (int32_t *)r->input[1] + i;
+        memcpy((char *)r->input[0] + i * 16 * 2, &three, sizeof three);
+        *target = *target == 5 ? 4 : *target;
+    }
+    for (int i = 0; i < 16; i++) {
+        r->param[0][5 * 16 + i] = i == 0 ? weight : 0;
+    }
+}
+
+/* Minus infinity has the exponential 0, as in the reference; with infinity neither the loss nor a gradient is a number,
+ * so that the loss scale leaves the step out. */
+static void logits_beyond_f16_are_infinite(void **state)
+{
+    op_run got, want;
+    (void)state;
+    open_far_word(&want, "reference", -60000);
+    open_far_word(&got, "cuda", -60000);
+    tri_kernel_forward(&want.kernel, &want.call);
+    run_pass(&got, tri_kernel_forward);
+    expect_near("far word", "output", got.output, want.output, 4 * want.call.shards, MATCH_F16);
+    op_close(&got);
+    op_close(&want);
+    open_far_word(&got, "cuda", 60000);
+    run_both(&got);
+    assert_true(!isfinite(got.output[0]));
+    assert_true(!isfinite(got.dparam[0][0][5 * 16]));
+    op_close(&got);
 }
 
 static void a_vocabulary_in_parts_gives_the_loss_of_the_whole(void **state)
@@ -683,6 +752,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(rows_match_in_f16),
         cmocka_unit_test(a_large_vocabulary_is_taken_in_parts),
         cmocka_unit_test(the_scratch_of_a_vocabulary_is_bounded),
+        cmocka_unit_test(logits_are_rounded_as_those_of_a_linear_layer),
+        cmocka_unit_test(logits_beyond_f16_are_infinite),
         cmocka_unit_test(a_vocabulary_in_parts_gives_the_loss_of_the_whole),
         cmocka_unit_test(an_add_and_its_norm_in_one_pass_give_the_bits_of_two),
         cmocka_unit_test(tiles_of_all_forms_give_the_same_bits),

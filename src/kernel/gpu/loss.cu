@@ -131,7 +131,9 @@ GPU_KERNEL(words_loss)
         float log_sum = 0;
         if (r < a.valid[shard] && loss_label_read(a.targets[row], a.mixes, a.words).counts) {
             log_sum = s.top + gpu_log(s.sum);
-            loss += (1.0f - a.smoothing) * (log_sum - s.right) + a.smoothing * (log_sum - s.total / (float)a.words);
+            /* without smoothing a logit that became minus infinity in f16 counts for nothing */
+            const float even = a.smoothing > 0.0f ? a.smoothing * (log_sum - s.total / (float)a.words) : 0.0f;
+            loss += (1.0f - a.smoothing) * (log_sum - s.right) + even;
             weight += 1.0f;
             right += s.main >= s.top && !(s.before >= s.main) ? 1.0f : 0.0f;
         }

@@ -113,21 +113,21 @@ const tri_kernel_ops tri_gpu_row_cross_entropy = {
 
 /* --- loss over a vocabulary --- */
 
-/* Words of a part: 4 bytes of scratch, in 16 bits 6, for each of them and each row. By arithmetic a row moves 22 bytes
- * a word in bf16 (logits twice, their gradients), and 14 bytes an element of x for each part (x three times, its
- * gradient in f32 there and back): with 768 elements parts add 95 % to that where they have 512 words, 12 % with 4,096,
- * 6 % with 8,192. */
+/* Words of a part: 4 bytes of scratch, in 16 bits 2, for each of them and each row. By arithmetic a row moves 14 bytes
+ * a word in bf16 (logits twice, their gradients), and as many an element of x for each part (x three times, its
+ * gradient in f32 there and back): with 768 elements parts add 150 % to that where they have 512 words, 19 % with
+ * 4,096, 9 % with 8,192. */
 int64_t tri_gpu_vocab_words = 4096;
 
 #define MANY_WORDS 1024
 
-/* Where things lie in scratch, as offsets of floats: states first. Where x is of 16 bits, so are the weights of a part,
- * and the gradients of its logits. */
+/* Where things lie in scratch, as offsets of floats: states first. Where x is of 16 bits, so are the weights of a part
+ * and its logits: a sum in f32, rounded once. Gradients of logits take their place. */
 typedef struct vocab_plan {
     int64_t words, width, rows; /* words here; rows of a shard */
     int64_t first, all;         /* number of the first word here, words of the whole vocabulary */
     int64_t part;               /* words at a time */
-    int64_t rounded, slopes, logits, dx, leaves, total;
+    int64_t rounded, logits, dx, leaves, total;
 } vocab_plan;
 
 static vocab_plan plan_make(const tri_op_desc *desc)
@@ -136,11 +136,12 @@ static vocab_plan plan_make(const tri_op_desc *desc)
     p.first = desc->attr.first;
     p.all = desc->op == TRI_OP_VOCAB_PART ? desc->attr.words : p.words;
     const int64_t shards = desc->max_shards;
+    const tri_dtype dtype = desc->input_dtype[0];
     p.part = tri_int64_min(p.words, tri_gpu_vocab_words);
     p.rounded = (int64_t)(state_nbytes(desc) / sizeof(float));
-    p.slopes = p.rounded + tri_gpu_half_count(desc->input_dtype[0], p.part * p.width);
-    p.logits = p.slopes + tri_gpu_half_count(desc->input_dtype[0], p.rows * shards * p.part);
-    p.dx = p.logits + tri_align_count(p.rows * shards * p.part);
+    p.logits = p.rounded + tri_gpu_half_count(dtype, p.part * p.width);
+    const int64_t count = p.rows * shards * p.part;
+    p.dx = p.logits + (dtype == TRI_F32 ? tri_align_count(count) : tri_gpu_half_count(dtype, count));
     p.leaves = p.dx + tri_align_count(p.rows * shards * p.width);
     p.total = p.leaves + shards * p.part * p.width;
     return p;
@@ -158,23 +159,21 @@ static int64_t part_width(const vocab_plan *p, int64_t first)
 typedef struct vocab_part {
     const vocab_plan *p;
     int64_t first, width;
-    tri_gpu_value x, w, logits, slopes, dx, leaves;
+    tri_gpu_value x, w, logits, dx, leaves; /* logits: backward their gradients in the end */
 } vocab_part;
 
 static vocab_part part_make(const tri_kernel *kernel, const tri_op_call *call, const vocab_plan *p, int64_t first)
 {
     const void *const scratch = call->scratch;
     const tri_dtype dtype = kernel->desc.input_dtype[0];
-    const tri_gpu_value logits = tri_gpu_value_make(tri_gpu_place(scratch, p->logits), TRI_F32);
-    const bool half = dtype != TRI_F32;
     return (vocab_part){.p = p,
                         .first = first,
                         .width = part_width(p, first),
                         .x = tri_gpu_input(kernel, call, 0),
-                        .w = half ? tri_gpu_value_make(tri_gpu_place(scratch, p->rounded), dtype)
-                                  : tri_gpu_value_make(tri_gpu_place(call->param[0], first * p->width), TRI_F32),
-                        .logits = logits,
-                        .slopes = half ? tri_gpu_value_make(tri_gpu_place(scratch, p->slopes), dtype) : logits,
+                        .w = dtype != TRI_F32
+                                 ? tri_gpu_value_make(tri_gpu_place(scratch, p->rounded), dtype)
+                                 : tri_gpu_value_make(tri_gpu_place(call->param[0], first * p->width), TRI_F32),
+                        .logits = tri_gpu_value_make(tri_gpu_place(scratch, p->logits), dtype),
                         .dx = tri_gpu_value_make(tri_gpu_place(scratch, p->dx), TRI_F32),
                         .leaves = tri_gpu_value_make(tri_gpu_place(scratch, p->leaves), TRI_F32)};
 }
@@ -196,7 +195,7 @@ static tri_gpu_gemm_args part_logits(const vocab_part *v)
 static tri_gpu_gemm_args part_input(const vocab_part *v)
 {
     const int64_t c = v->p->width, rows = v->p->rows;
-    return (tri_gpu_gemm_args){.a = tri_gpu_operand_make(v->slopes, rows * v->width, v->width, 1),
+    return (tri_gpu_gemm_args){.a = tri_gpu_operand_make(v->logits, rows * v->width, v->width, 1),
                                .b = tri_gpu_operand_make(v->w, 0, 1, c),
                                .c = tri_gpu_operand_make(v->dx, rows * c, c, 1),
                                .m = (int)rows,
@@ -210,7 +209,7 @@ static tri_gpu_gemm_args part_input(const vocab_part *v)
 static tri_gpu_gemm_args part_leaves(const vocab_part *v)
 {
     const int64_t c = v->p->width, rows = v->p->rows;
-    return (tri_gpu_gemm_args){.a = tri_gpu_operand_make(v->slopes, rows * v->width, 1, v->width),
+    return (tri_gpu_gemm_args){.a = tri_gpu_operand_make(v->logits, rows * v->width, 1, v->width),
                                .b = tri_gpu_operand_make(v->x, rows * c, 1, c),
                                .c = tri_gpu_operand_make(v->leaves, v->width * c, c, 1),
                                .m = (int)v->width,
@@ -292,7 +291,7 @@ static void vocab_slopes(const tri_kernel *kernel, const tri_op_call *call, cons
     for (int64_t first = 0; first < p.words; first += part_width(&p, first)) {
         const vocab_part v = part_make(kernel, call, &p, first);
         make_logits(kernel, call, &v);
-        run_slope(kernel, call, log_sums, v.slopes, v.logits, p.first + first, v.width, p.all);
+        run_slope(kernel, call, log_sums, v.logits, v.logits, p.first + first, v.width, p.all);
         vocab_part_back(kernel, call, &v);
     }
     if (call->dinput[0] != NULL) {
