@@ -402,7 +402,7 @@ typedef struct tri_gpu_words_loss_args {
 } tri_gpu_words_loss_args;
 
 typedef struct tri_gpu_words_slope_args {
-    tri_gpu_value to, logits; /* may be one */
+    tri_gpu_value to, logits; /* of one type; may be one */
     const int32_t *targets;
     const float *log_sums;
     int64_t rows, each, width, first, words;

@@ -48,28 +48,58 @@ GPU_FN float loss_below(float top)
     return top == GPU_LEAST ? 0.0f : top;
 }
 
-/* In one pass: earlier sums shrink where a larger logit comes. */
-GPU_FN loss_lane loss_read(tri_gpu_value logits, int64_t row, int64_t width, int64_t here)
+/* The same array; its type is a constant where `type` is. */
+GPU_FN tri_gpu_value loss_typed(tri_gpu_value logits, const int type)
+{
+    logits.type = type;
+    return logits;
+}
+
+/* In one pass: earlier sums shrink where a larger logit comes. type: that of logits, a constant. */
+GPU_FN loss_lane loss_read_as(tri_gpu_value logits, int64_t row, int64_t width, int64_t here, const int type)
 {
     loss_lane l = {GPU_LEAST, GPU_LEAST, 0, 0};
     for (int64_t v = gpu_tx() % 32 * TRI_GPU_EACH; v < width; v += 32 * TRI_GPU_EACH) {
         const float last = l.top;
-        float x[TRI_GPU_EACH];
-        gpu_load_run(logits, row + v, width - v, x);
+        float x[TRI_GPU_EACH], most = GPU_LEAST;
+        gpu_load_run(loss_typed(logits, type), row + v, width - v, x);
         GPU_UNROLL
         for (int k = 0; k < TRI_GPU_EACH; k++) {
-            x[k] = v + k < width ? x[k] : GPU_LEAST;
-            l.top = gpu_larger(l.top, x[k]);
-            l.before = v + k < here ? gpu_larger(l.before, x[k]) : l.before;
-            l.total += v + k < width ? x[k] : 0.0f;
+            l.total += x[k];
         }
-        l.sum *= gpu_exp(last - loss_below(l.top));
+        if (v + TRI_GPU_EACH > width) {
+            GPU_UNROLL
+            for (int k = 0; k < TRI_GPU_EACH; k++) {
+                x[k] = v + k < width ? x[k] : GPU_LEAST;
+            }
+        }
         GPU_UNROLL
         for (int k = 0; k < TRI_GPU_EACH; k++) {
-            l.sum += gpu_exp(x[k] - loss_below(l.top));
+            most = gpu_most(most, x[k]);
+        }
+        l.top = gpu_most(l.top, most);
+        if (v + TRI_GPU_EACH <= here) {
+            l.before = gpu_most(l.before, most);
+        } else if (v < here) {
+            GPU_UNROLL
+            for (int k = 0; k < TRI_GPU_EACH; k++) {
+                l.before = v + k < here ? gpu_most(l.before, x[k]) : l.before;
+            }
+        }
+        l.sum *= gpu_exp_below(last - loss_below(l.top));
+        GPU_UNROLL
+        for (int k = 0; k < TRI_GPU_EACH; k++) {
+            l.sum += gpu_exp_below(x[k] - loss_below(l.top));
         }
     }
     return l;
+}
+
+GPU_FN loss_lane loss_read(tri_gpu_value logits, int64_t row, int64_t width, int64_t here)
+{
+    return logits.type == TRI_GPU_F32    ? loss_read_as(logits, row, width, here, TRI_GPU_F32)
+           : logits.type == TRI_GPU_BF16 ? loss_read_as(logits, row, width, here, TRI_GPU_BF16)
+                                         : loss_read_as(logits, row, width, here, TRI_GPU_F16);
 }
 
 GPU_KERNEL(words_state)
@@ -91,7 +121,7 @@ GPU_KERNEL(words_state)
     }
     const loss_lane l = loss_read(a.logits, row, a.width, here);
     const float top = gpu_warp_max(l.top), before = gpu_warp_max(l.before), total = gpu_warp_sum(l.total);
-    const float sum = gpu_warp_sum(l.sum * gpu_exp(l.top - loss_below(top)));
+    const float sum = gpu_warp_sum(l.sum * gpu_exp_below(l.top - loss_below(top)));
     if (lane == 0) {
         const float left = loss_logit(a.logits, row, a.width, label.first - a.first);
         const float other = loss_logit(a.logits, row, a.width, label.second - a.first);
@@ -151,28 +181,68 @@ GPU_KERNEL(words_loss)
     }
 }
 
+/* What is taken off the softmax of a word, before smoothing. */
+GPU_FN float loss_share(loss_label label, int64_t word)
+{
+    return (word == label.first ? label.weight : 0.0f) + (word == label.second ? 1.0f - label.weight : 0.0f);
+}
+
+/* A row that counts; type: that of logits, a constant. */
+GPU_FN void slope_write(const tri_gpu_words_slope_args *a, loss_label label, int64_t r, const int type)
+{
+    const float even = a->smoothing / (float)a->words, rest = 1.0f - a->smoothing, log_sum = a->log_sums[r];
+    /* where the neighbours of both classes begin */
+    const int64_t first = (label.first - a->first) & -TRI_GPU_EACH, second = (label.second - a->first) & -TRI_GPU_EACH;
+    for (int64_t v = gpu_tx() % 32 * TRI_GPU_EACH; v < a->width; v += 32 * TRI_GPU_EACH) {
+        float x[TRI_GPU_EACH];
+        gpu_load_run(loss_typed(a->logits, type), r * a->width + v, a->width - v, x);
+        GPU_UNROLL
+        for (int k = 0; k < TRI_GPU_EACH; k++) {
+            x[k] = gpu_exp_below(x[k] - log_sum);
+        }
+        if (v == first || v == second) {
+            GPU_UNROLL
+            for (int k = 0; k < TRI_GPU_EACH; k++) {
+                x[k] -= even + loss_share(label, v + k + a->first) * rest;
+            }
+        } else {
+            GPU_UNROLL
+            for (int k = 0; k < TRI_GPU_EACH; k++) {
+                x[k] -= even;
+            }
+        }
+        GPU_UNROLL
+        for (int k = 0; k < TRI_GPU_EACH; k++) {
+            x[k] *= a->factor;
+        }
+        gpu_store_run(loss_typed(a->to, type), r * a->width + v, a->width - v, x);
+    }
+}
+
+/* One that does not. */
+GPU_FN void slope_clear(const tri_gpu_words_slope_args *a, int64_t r)
+{
+    const float zeros[TRI_GPU_EACH] = {0};
+    for (int64_t v = gpu_tx() % 32 * TRI_GPU_EACH; v < a->width; v += 32 * TRI_GPU_EACH) {
+        gpu_store_run(a->to, r * a->width + v, a->width - v, zeros);
+    }
+}
+
 GPU_KERNEL(words_slope)
 {
     const int64_t r = loss_row();
-    const int lane = gpu_tx() % 32;
     if (r >= a.rows) {
         return;
     }
     const loss_label label = loss_label_read(a.targets[r], a.mixes, a.words);
-    const int counts = r % a.each < a.valid[r / a.each] && label.counts;
-    const float even = a.smoothing / (float)a.words, log_sum = a.log_sums[r];
-    for (int64_t v = lane * TRI_GPU_EACH; v < a.width; v += 32 * TRI_GPU_EACH) {
-        float x[TRI_GPU_EACH];
-        gpu_load_run(a.logits, r * a.width + v, a.width - v, x);
-        GPU_UNROLL
-        for (int k = 0; k < TRI_GPU_EACH; k++) {
-            const int64_t word = v + k + a.first;
-            const float share =
-                (word == label.first ? label.weight : 0.0f) + (word == label.second ? 1.0f - label.weight : 0.0f);
-            const float wanted = even + share * (1.0f - a.smoothing);
-            x[k] = counts ? (gpu_exp(x[k] - log_sum) - wanted) * a.factor : 0.0f;
-        }
-        gpu_store_run(a.to, r * a.width + v, a.width - v, x);
+    if (r % a.each >= a.valid[r / a.each] || !label.counts) {
+        slope_clear(&a, r);
+    } else if (a.logits.type == TRI_GPU_F32) {
+        slope_write(&a, label, r, TRI_GPU_F32);
+    } else if (a.logits.type == TRI_GPU_BF16) {
+        slope_write(&a, label, r, TRI_GPU_BF16);
+    } else {
+        slope_write(&a, label, r, TRI_GPU_F16);
     }
 }
 
