@@ -117,15 +117,20 @@ def mismatch(rank):
 
 
 def late(rank):
-    dist.init_process_group("trireme", timeout=timedelta(seconds=60))
-    group = dist.new_group(timeout=timedelta(seconds=1))
-    store = dist.distributed_c10d._get_default_store()
+    """Both have joined before the group is made: its limit is that of operations alone."""
+    store, _, world = next(trireme.torch._meet("trireme://", timeout=timedelta(seconds=60)))
+    group = trireme.torch._C.create(store, rank, world, timedelta(seconds=1), True)
     if rank == 0:
-        said = fails(lambda: dist.all_reduce(torch.ones(3), group=group), "all_reduce", "rank 1", "Timed out", "timeout")
+        store.wait(["joined"])
+        said = fails(lambda: group.allreduce([torch.ones(3)], dist.AllreduceOptions()).wait(), "all_reduce", "rank 1", "Timed out",
+                     "timeout")
         assert float(re.search(r"waited ([0-9.]+) s", said)[1]) < 60, said
         store.set("late", "1")
+        store.wait(["heard"])  # which this process serves
     else:
+        store.set("joined", "1")
         store.wait(["late"])
+        store.set("heard", "1")
 
 
 def dies(rank):
@@ -229,8 +234,8 @@ def monitored(rank):
 def interrupt(rank):
     with tempfile.TemporaryDirectory() as folder:
         store = dist.FileStore(os.path.join(folder, "store"), 2)
-        threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
         try:
+            threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
             dist.init_process_group("trireme", store=store, rank=0, world_size=2, timeout=timedelta(seconds=60))
         except KeyboardInterrupt:
             return
