@@ -33,9 +33,11 @@ class Browser:
             line = self.process.stderr.readline()
             assert line, text
             text += line
-        with urllib.request.urlopen(f"http://127.0.0.1:{found[1]}/json") as answer:
-            target = next(page for page in json.load(answer) if page["type"] == "page")["webSocketDebuggerUrl"]
-        host, path = re.match(r"ws://([^/]+)(/.*)", target).groups()
+        pages = []
+        while not pages:  # it listens before it has one
+            with urllib.request.urlopen(f"http://127.0.0.1:{found[1]}/json") as answer:
+                pages = [page for page in json.load(answer) if page["type"] == "page"]
+        host, path = re.match(r"ws://([^/]+)(/.*)", pages[0]["webSocketDebuggerUrl"]).groups()
         self.line = socket.create_connection(("127.0.0.1", int(host.rsplit(":", 1)[1])), timeout=LIMIT_S)
         self.line.sendall((f"GET {path} HTTP/1.1\r\nHost: {host}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
                            f"Sec-WebSocket-Key: {base64.b64encode(os.urandom(16)).decode()}\r\nSec-WebSocket-Version: 13\r\n\r\n").encode())
