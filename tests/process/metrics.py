@@ -139,6 +139,9 @@ class Metrics(unittest.TestCase):
                 self.assertLess(time.monotonic(), until)
                 time.sleep(0.05)
             self.assertIn('role{role="server"} 1', figures.read_text())
+            while not (served / "live/rank-1").exists():  # of its first step, whose line it writes before
+                self.assertLess(time.monotonic(), until)
+                time.sleep(0.05)
             self.assertIn('role{role="worker"} 1', (served / "live/rank-1").read_text())
             first = json.loads((served / "ranks/rank-1.jsonl").read_text().splitlines()[0])
             self.assertEqual((first["world"], first["steps"] > 0), (2, True))
