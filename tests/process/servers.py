@@ -16,6 +16,7 @@ import time
 import unittest
 
 from launched import LIMIT_S, TRIREME, long_test, ranks_of, workers_in
+from ports import free_port
 from steps import has_steps
 
 CONFIG = """
@@ -358,8 +359,7 @@ class Servers(unittest.TestCase):
     def test_any_start_order_and_tf_config(self):
         """Processes that nobody launched together, as TFJob starts them: the last comes long after the first."""
         alone = self.weights("--out", "alone")
-        port = random.randint(20000, 30000)
-        cluster = {"chief": [f"127.0.0.1:{port}"], "worker": ["127.0.0.1:1"], "ps": ["127.0.0.1:2", "127.0.0.1:3"]}
+        cluster = {"chief": [f"127.0.0.1:{free_port()}"], "worker": ["127.0.0.1:1"], "ps": ["127.0.0.1:2", "127.0.0.1:3"]}
         tasks = [("ps", 1), ("worker", 0), ("ps", 0), ("chief", 0)]
         random.shuffle(tasks)
         processes = []
