@@ -175,6 +175,7 @@ static void a_rank_that_lost_a_peer_ends_first_and_is_not_the_cause(void **state
     run at = run_make(2);
 
     (void)state;
+    at.config.grace_s = 20;
     run_start(&at, "if [ $RANK = 0 ]; then trap 'kill -9 $$' TERM; touch $TRIREME_TEST_FOLDER/ready; while :; do sleep "
                    "0.05; done; fi; "
                    "until [ -e $TRIREME_TEST_FOLDER/ready ]; do sleep 0.01; done; exit 3");
