@@ -18,6 +18,8 @@
 
 #include <pthread.h>
 
+#include "base/task.h"
+
 #define FRAMES_MAX    48
 #define HANDLER_DEPTH 2 /* of the handler and of the kernel's way into it */
 #define SIGNAL_OFFSET 6
@@ -109,4 +111,10 @@ size_t tri_stack_take(int number, char *text, size_t capacity)
         nbytes = frames_print(text, capacity);
     TRI_ASSERT(pthread_mutex_unlock(&asking) == 0);
     return nbytes;
+}
+
+bool tri_stack_needs_core(int thread)
+{
+    tri_task task;
+    return tri_task_look(getpid(), thread, &task) && task.state == 'R';
 }

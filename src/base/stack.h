@@ -8,6 +8,7 @@
 #ifndef TRI_BASE_STACK_H
 #define TRI_BASE_STACK_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "base/status.h"
@@ -22,5 +23,7 @@ int tri_stack_ask(int task);
 /* The answer, one line per function, innermost first: bytes of text without its 0; 0: not yet, or never (the thread
  * blocks signals, or another question came). Never waits. */
 size_t tri_stack_take(int question, char *text, size_t capacity);
+/* The thread would run, and may answer when it has a core. */
+bool tri_stack_needs_core(int thread);
 
 #endif

@@ -2,8 +2,8 @@
  *
  * report.c: what each rank's note means for the call that waits here, and the lines that say so.
  *
- * A rank is missing when its latest call is another one. First those that are in no call are asked for their stacks; at
- * a later beat, with answers and with a second look at how many bytes moved, the report is printed.
+ * A rank is missing when its latest call is another one. First those that are in no call are asked for their stacks;
+ * with their answers and with a second look at how many bytes moved, the report is printed at a later beat.
  */
 #include "comm/report.h"
 
@@ -18,10 +18,12 @@
 
 #define LINES_MAX         16
 #define PEERS_MAX         6
-#define ANSWER_LIMIT_NS   (500 * TRI_NS_PER_MS)
+#define ANSWER_BEATS      40 /* of a peer, in which it answers, unless its answer is lost */
+#define MOVES_AFTER_NS    (500 * TRI_NS_PER_MS)
 #define STACK_LIMIT_NS    TRI_NS_PER_S
 #define MISMATCH_AFTER_NS (200 * TRI_NS_PER_MS)
-#define TIMEOUT_SHARE     0.7 /* of comm.timeout_s: the report comes before the failure */
+#define TIMEOUT_SHARE     0.7 /* of comm.timeout_s: the report comes before the failure, */
+#define LAST_SHARE        0.9 /* at the latest here */
 
 /* What another rank is to the call that waits. */
 typedef enum place {
@@ -39,13 +41,14 @@ typedef enum place {
 struct tri_report {
     tri_comm *comm;
     tri_watch *watch;
-    int64_t limit_ns;
+    int64_t limit_ns, last_ns;
     int task;     /* thread whose stack is given */
     int question; /* about it, 0: none is open */
     int64_t question_ns;
     /* the watch thread's */
     uint64_t asked, printed; /* numbers of calls */
     int64_t asked_ns;
+    bool *answers;   /* [world] whether it was asked */
     uint64_t *moved; /* [world] bytes when asked */
 
     tri_mutex mutex;
@@ -261,9 +264,19 @@ static void ranks_ask(tri_report *report, const tri_board_call *own, int64_t now
     for (int rank = 0; rank < report->comm->world; rank++) {
         rank_look(report, own, rank, &view);
         report->moved[rank] = moved_all(&view.note);
-        if (view.place == PLACE_USER)
+        report->answers[rank] = view.place == PLACE_USER;
+        if (report->answers[rank])
             tri_watch_ask(report->watch, rank);
     }
+}
+
+/* A peer that needs a core answers late: its own beats say how long it has had. */
+static bool are_answers_to_come(const tri_report *report)
+{
+    for (int rank = 0; rank < report->comm->world; rank++)
+        if (report->answers[rank] && tri_watch_may_answer(report->watch, rank, ANSWER_BEATS))
+            return true;
+    return false;
 }
 
 static void report_tick(void *arg, int64_t now_ns)
@@ -279,7 +292,8 @@ static void report_tick(void *arg, int64_t now_ns)
         return;
     if (report->asked != own.number) {
         ranks_ask(report, &own, now_ns);
-    } else if (now_ns - report->asked_ns >= ANSWER_LIMIT_NS) {
+    } else if (now_ns - report->asked_ns >= MOVES_AFTER_NS &&
+               (waited_ns >= report->last_ns || !are_answers_to_come(report))) {
         report->printed = own.number;
         report_print(report, &own, waited_ns);
     }
@@ -300,10 +314,18 @@ static size_t report_answer(void *arg, char *text, size_t capacity)
         report->question_ns = now_ns;
     }
     size_t nbytes = tri_stack_take(report->question, text, capacity);
-    if (nbytes == 0 && report->question != 0 && now_ns - report->question_ns < STACK_LIMIT_NS)
+    if (nbytes == 0 && report->question != 0 &&
+        (now_ns - report->question_ns < STACK_LIMIT_NS || tri_stack_needs_core(report->task)))
         return 0;
     report->question = 0;
     return nbytes > 0 ? nbytes : (size_t)snprintf(text, capacity, "(the thread does not answer)");
+}
+
+static void report_free(tri_report *report)
+{
+    tri_free(report->answers);
+    tri_free(report->moved);
+    tri_free(report);
 }
 
 tri_status tri_report_start(tri_comm *comm, double report_s, tri_report **out)
@@ -318,9 +340,11 @@ tri_status tri_report_start(tri_comm *comm, double report_s, tri_report **out)
     double limit_s = TIMEOUT_SHARE * (double)comm->timeout_ms * 1e-3;
     *report = (tri_report){.comm = comm, .watch = watch, .task = tri_stack_task()};
     report->limit_ns = (int64_t)((report_s < limit_s ? report_s : limit_s) * 1e9);
+    report->last_ns = (int64_t)(LAST_SHARE * (double)comm->timeout_ms * 1e6);
+    report->answers = tri_alloc_zero((size_t)comm->world, sizeof(*report->answers));
     report->moved = tri_alloc_zero((size_t)comm->world, sizeof(*report->moved));
-    if (!report->moved) {
-        tri_free(report);
+    if (!report->answers || !report->moved) {
+        report_free(report);
         return TRI_ENOMEM;
     }
     tri_mutex_init(&report->mutex);
@@ -337,8 +361,7 @@ void tri_report_stop(tri_report *report)
         return;
     tri_watch_client_set(report->watch, NULL);
     tri_mutex_fini(&report->mutex);
-    tri_free(report->moved);
-    tri_free(report);
+    report_free(report);
 }
 
 tri_status tri_report_explain(tri_report *report, tri_status status)

@@ -82,6 +82,9 @@ tri_verdict tri_watch_verdict_of(const tri_watch *watch, int peer);
 size_t tri_watch_note(tri_watch *watch, int peer, unsigned char bytes[TRI_WATCH_NOTE_NBYTES], int64_t *age_ns);
 /* Asks a peer what it is stuck in; the answer comes later, or never. Any thread. */
 void tri_watch_ask(tri_watch *watch, int peer);
+/* Whether an answer may still come: the peer is alive, has not answered, and has not beaten `beats` times since it was
+ * asked last. Any thread. */
+bool tri_watch_may_answer(tri_watch *watch, int peer, uint64_t beats);
 /* The latest answer as a text, 0 when none has come. Any thread. */
 size_t tri_watch_answer(tri_watch *watch, int peer, char text[TRI_WATCH_TEXT_NBYTES]);
 

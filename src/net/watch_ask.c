@@ -107,8 +107,19 @@ void tri_watch_ask(tri_watch *watch, int peer)
 
     tri_mutex_lock(&watch->mutex);
     watch->peers[peer].answer_nbytes = 0;
+    watch->peers[peer].asked_beat = watch->peers[peer].beat_count;
     tri_watch_say(&watch->peers[peer], &head, NULL);
     tri_mutex_unlock(&watch->mutex);
+}
+
+bool tri_watch_may_answer(tri_watch *watch, int peer, uint64_t beats)
+{
+    const watch_peer *at = &watch->peers[peer];
+
+    tri_mutex_lock(&watch->mutex);
+    bool may = tri_watch_is(at, TRI_WATCH_ALIVE) && at->answer_nbytes == 0 && at->beat_count - at->asked_beat < beats;
+    tri_mutex_unlock(&watch->mutex);
+    return may;
 }
 
 size_t tri_watch_answer(tri_watch *watch, int peer, char text[TRI_WATCH_TEXT_NBYTES])

@@ -73,6 +73,7 @@ typedef struct watch_peer {
     unsigned char out[TRI_WATCH_OUT_NBYTES];
     unsigned char note[TRI_WATCH_NOTE_NBYTES]; /* of another host */
     size_t note_nbytes;
+    uint64_t asked_beat; /* beat_count when it was asked last */
     size_t answer_nbytes;
     char answer[TRI_WATCH_TEXT_NBYTES];
 } watch_peer;

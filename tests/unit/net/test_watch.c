@@ -698,8 +698,10 @@ static void notes_and_answers(spawn_rank *self, void *arg)
     }
     SPAWN_CHECK(self, nbytes == (size_t)(100 * (peer + 1)) && note[0] == peer + 1 && note[nbytes - 1] == peer + 1);
     tri_watch_ask(watch, peer);
-    for (int i = 0; i < 500 && tri_watch_answer(watch, peer, text) == 0; i++)
-        tri_sleep_ns(10 * TRI_NS_PER_MS);
+    while (tri_watch_may_answer(watch, peer, 500))
+        tri_sleep_ns(TRI_NS_PER_MS);
+    SPAWN_CHECK(self, tri_watch_answer(watch, peer, text) > 0);
+    SPAWN_CHECK(self, !tri_watch_may_answer(watch, peer, UINT64_MAX));
     snprintf(want, sizeof want, "rank %d answers", peer);
     SPAWN_CHECK(self, strcmp(text, want) == 0);
     spawn_barrier(self);
