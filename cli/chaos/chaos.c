@@ -25,6 +25,7 @@
 #define GONE_NS    (3 * TRI_NS_PER_S)     /* without any worker: the job has ended */
 #define SETTLED_NS (1500 * TRI_NS_PER_MS) /* a worker that does not say how far it is takes part by then */
 #define NEAR_STEPS 2
+#define FLIP_STEPS 3 /* that no other worker makes any more while one is stopped */
 
 typedef struct chaos_flags {
     const char *seed, *for_s, *every_s, *faults, *schedule, *limit_s, *dry_run, *json;
@@ -52,6 +53,8 @@ typedef struct chaos_play {
     size_t printed; /* first strike whose line is not printed */
     int64_t seed, left_out;
     int64_t start_ns, limit_ns, gone_ns;
+    double flips_at_s; /* the moment of the latest flips of one moment, and the step before which they happen */
+    int64_t flips_step;
     int64_t first_step, step, step_ns; /* the newest, and when it was seen */
     int64_t gap_ns, gap_at_ns;         /* the longest time without one, and when it began */
     bool ended, unheard;               /* unheard: nobody reads what it tells */
@@ -108,7 +111,7 @@ static void steps_look(chaos_play *play)
     }
     for (size_t i = play->printed; i < play->strikes.count; i++) {
         chaos_strike *strike = strike_at(play, i);
-        if (strike->next_ns < 0 && step > strike->step)
+        if (strike->next_ns < 0 && step > strike->step && step > strike->flip_step)
             strike->next_ns = now_ns - strike->began_ns;
     }
     for (; play->printed < play->strikes.count && strike_at(play, play->printed)->next_ns >= 0; play->printed++)
@@ -144,6 +147,31 @@ static chaos_worker *victim_find(chaos_play *play, const chaos_event *event)
     return first && is_settled(play, first, kind) ? first : NULL;
 }
 
+static bool is_flip(const chaos_event *event)
+{
+    return strcmp(chaos_kinds[event->kind].name, "corrupt") == 0;
+}
+
+static bool are_flips_of_one_moment(const chaos_event *a, const chaos_event *b)
+{
+    return is_flip(a) && is_flip(b) && a->at_s == b->at_s;
+}
+
+/* Flips of one moment happen before the same step, which nobody has begun if a worker is stopped; others at once. */
+static int64_t flip_step(chaos_play *play, const chaos_event *event)
+{
+    const chaos_event *first = play->plan.events.items, *end = first + play->plan.events.count;
+    bool with_last = event > first && are_flips_of_one_moment(event - 1, event);
+    bool with_next = event + 1 < end && are_flips_of_one_moment(event, event + 1);
+    if (!with_last && !with_next)
+        return 0;
+    if (play->flips_step == 0 || play->flips_at_s != event->at_s) {
+        play->flips_at_s = event->at_s;
+        play->flips_step = play->job.step + FLIP_STEPS;
+    }
+    return play->flips_step;
+}
+
 static tri_status strike_begin(chaos_play *play, const chaos_event *event, chaos_worker *worker)
 {
     const chaos_kind *kind = &chaos_kinds[event->kind];
@@ -157,8 +185,9 @@ static tri_status strike_begin(chaos_play *play, const chaos_event *event, chaos
                              .pid = worker->pid,
                              .began_ns = now_ns,
                              .ends_ns = now_ns + (int64_t)(event->for_s * 1e9),
-                             .step = chaos_job_step(&play->job),
                              .next_ns = -1};
+    strike->step = chaos_job_step(&play->job);
+    strike->flip_step = flip_step(play, event);
     worker = worker_of(play, strike->pid); /* it may have moved, or gone */
     tri_status status = worker ? kind->begin(strike, worker) : TRI_ENOTFOUND;
     if (status != TRI_OK) {
@@ -197,6 +226,11 @@ static void strikes_go_on(chaos_play *play, bool all)
     }
 }
 
+static bool has_flip_to_come(const chaos_worker *worker, const chaos_event *event)
+{
+    return worker && is_flip(event) && atomic_load(&worker->page->flip) != 0;
+}
+
 /* Events wait for each other: their order is that of the plan. */
 static tri_status events_begin(chaos_play *play)
 {
@@ -205,7 +239,7 @@ static tri_status events_begin(chaos_play *play)
         const chaos_event *event = &events[play->due];
         int64_t late_ns = tri_now_ns() - play->start_ns - (int64_t)(event->at_s * 1e9);
         chaos_worker *worker = late_ns >= 0 ? victim_find(play, event) : NULL;
-        if (!worker && late_ns < LATE_NS)
+        if ((!worker && late_ns < LATE_NS) || has_flip_to_come(worker, event))
             return TRI_OK;
         tri_status status = worker ? strike_begin(play, event, worker) : TRI_ENOTFOUND;
         if (status != TRI_OK && status != TRI_ENOTFOUND)

@@ -44,9 +44,9 @@ void chaos_job_close(chaos_job *job);
 /* One row of a plan. */
 typedef struct chaos_event {
     double at_s, for_s;
-    int kind;
-    int64_t rank;  /* whom: a rank, or -1: */
-    uint32_t draw; /* modulo those that can be struck */
+    int kind, line; /* line: of the schedule */
+    int64_t rank;   /* whom: a rank, or -1: */
+    uint32_t draw;  /* modulo those that can be struck */
 } chaos_event;
 
 /* A fault under way, or over. */
@@ -61,6 +61,7 @@ typedef struct chaos_strike {
     bool lasts, halts; /* has not ended; slow: stopped at the moment */
     char ports[4096];  /* cut, loss, link: the ports that nft has rules for */
     uint64_t amount;   /* drawn: how much */
+    int64_t flip_step; /* corrupt: not before this step */
 } chaos_strike;
 
 typedef struct chaos_kind {

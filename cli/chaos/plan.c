@@ -94,11 +94,11 @@ static bool whom_read(const char *word, chaos_event *event)
     return true;
 }
 
-static tri_status line_read(const char *where, char *line, chaos_plan *plan)
+static tri_status line_read(const char *where, int number, char *line, chaos_plan *plan)
 {
     char *words[5], *rest = NULL;
     int count = 0;
-    chaos_event event = {0};
+    chaos_event event = {.line = number};
     for (char *word = strtok_r(line, " \t\r", &rest); word && count < 5; word = strtok_r(NULL, " \t\r", &rest))
         words[count++] = word;
     if (count == 0 || words[0][0] == '#') /* a remark */
@@ -119,8 +119,9 @@ static tri_status line_read(const char *where, char *line, chaos_plan *plan)
 
 static int event_order(const void *a, const void *b)
 {
-    double left = ((const chaos_event *)a)->at_s, right = ((const chaos_event *)b)->at_s;
-    return (left > right) - (left < right);
+    const chaos_event *left = a, *right = b;
+    int by_time = (left->at_s > right->at_s) - (left->at_s < right->at_s);
+    return by_time != 0 ? by_time : left->line - right->line;
 }
 
 tri_status chaos_plan_read(const char *path, chaos_plan *plan)
@@ -135,7 +136,7 @@ tri_status chaos_plan_read(const char *path, chaos_plan *plan)
         if (rest)
             *rest++ = 0;
         snprintf(where, sizeof(where), "%.240s:%d", path, ++number);
-        status = line_read(where, line, plan);
+        status = line_read(where, number, line, plan);
     }
     tri_free(text);
     if (status == TRI_OK && plan->events.count == 0)

@@ -89,6 +89,7 @@ static tri_status corrupt_begin(chaos_strike *strike, chaos_worker *worker)
     if (count == 0)
         return tri_fail(TRI_ENOTFOUND, "the worker has no weights of its own");
     strike->amount = count * draw / 1000 * 32 + 16 + draw % 7;
+    atomic_store(&worker->page->flip_step, strike->flip_step);
     atomic_store(&worker->page->flip, (int64_t)strike->amount + 1);
     return TRI_OK;
 }

@@ -15,7 +15,7 @@
 
 #include "base/runtime.h"
 
-#define PAGE_MAGIC  UINT64_C(0x32534f4148435254) /* "TRCHAOS2" */
+#define PAGE_MAGIC  UINT64_C(0x33534f4148435254) /* "TRCHAOS3" */
 #define PAGE_NBYTES 4096
 #define PAGE_NAME   "trireme-chaos"
 
@@ -55,9 +55,11 @@ void tri_chaos_tell(int64_t step, int64_t flip_nbytes)
     atomic_store(&own->step, step);
 }
 
-int64_t tri_chaos_flip_take(void)
+int64_t tri_chaos_flip_take(int64_t step)
 {
-    return own ? atomic_exchange(&own->flip, 0) - 1 : -1;
+    if (!own || atomic_load(&own->flip) == 0 || step < atomic_load(&own->flip_step))
+        return -1;
+    return atomic_exchange(&own->flip, 0) - 1;
 }
 
 tri_status tri_chaos_fail_take(void)

@@ -26,6 +26,7 @@ typedef struct tri_chaos_page {
     atomic_int_least64_t delay_until_ns; /* until then a link takes bytes */
     atomic_int_least64_t delay_ns;       /* once in so long */
     atomic_int_least64_t flip;           /* bit of the weights to flip, from 1; 0: none */
+    atomic_int_least64_t flip_step;      /* not before this step; set before `flip` is */
     atomic_int_least64_t fails;          /* the next step ends with an error of input and output; 0: it does not */
 } tri_chaos_page;
 
@@ -33,8 +34,8 @@ typedef struct tri_chaos_page {
 tri_status tri_chaos_offer(void);
 bool tri_chaos_is_offered(void);
 void tri_chaos_tell(int64_t step, int64_t flip_nbytes);
-/* The bit of the weights that shall flip now, or -1. */
-int64_t tri_chaos_flip_take(void);
+/* The bit of the weights that shall flip before this step, or -1. */
+int64_t tri_chaos_flip_take(int64_t step);
 /* TRI_EIO once where this process shall end with an error; else TRI_OK. */
 tri_status tri_chaos_fail_take(void);
 bool tri_chaos_disk_is_full(void);

@@ -59,7 +59,7 @@ class Chaos(elastic.Elastic):
 
     def tie(self, *words):
         """One stands still, so that the bits of two others flip before the same step: two of four are right."""
-        (self.path / "faults").write_text("0 stop 0 1\n0.1 corrupt 1\n0.2 corrupt 2\n")
+        (self.path / "faults").write_text("0 stop 0 0.2\n0 corrupt 1\n0 corrupt 2\n")
         run = self.start_running("tie", "-n", "4", "--elastic", "4:4", "comm.chaos=on", "comm.heartbeat_ms=2000", "train.verify_every=1", *words)
         while "checkpoint.every_steps=300" in words and run.is_running() and not list((self.path / "tie/checkpoints").glob("step-*")):
             time.sleep(0.01)

@@ -39,7 +39,7 @@ class Losses(Runs):
 
     def test_a_worker_whose_memory_fails_again_is_put_out(self):
         run = self.start_running("comm.chaos=on", "train.verify_every=1", "train.guard_limit=1")
-        (self.path / "flips").write_text("0 corrupt 2\n0.3 corrupt 2\n")
+        (self.path / "flips").write_text("0 stop 0 0.2\n0 corrupt 2\n0.001 corrupt 2\n")  # one flip waits for the other
         subprocess.run([TRIREME, "chaos", "lost", "--schedule", "flips"], cwd=self.path, check=True, stdout=subprocess.DEVNULL)
         self.assertTrue(run.wait_for("rank 2 ended with exit code 1; started again"), run.text())
         self.assertTrue(run.wait_for("generation 2: resumed"), run.text())

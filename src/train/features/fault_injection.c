@@ -64,7 +64,7 @@ static tri_status step_done(tri_job *job)
 
 static tri_status step_begin(tri_job *job)
 {
-    int64_t bit = tri_chaos_flip_take();
+    int64_t bit = tri_chaos_flip_take(job->step);
     unsigned char *at = bit >= 0 ? walk_to(job, bit / 8).at : NULL;
     unsigned char byte;
     if (at) {

@@ -63,15 +63,16 @@ static void the_same_seed_gives_the_same_schedule_which_reads_back(void **state)
 
 static void lines_are_put_in_order_and_remarks_passed_over(void **state)
 {
-    static const char text[] = "# two faults\n\n2.5 stop 3 0.75\n  1 kill #4\n";
+    static const char text[] = "# three faults\n\n2.5 stop 3 0.75\n  1 kill #4\n1 kill 2\n";
     chaos_plan plan;
     (void)state;
     assert_int_equal(tri_fs_write_swap(path, text, strlen(text)), TRI_OK);
     assert_int_equal(chaos_plan_read(path, &plan), TRI_OK);
-    assert_int_equal(plan.events.count, 2);
+    assert_int_equal(plan.events.count, 3);
     const chaos_event *events = plan.events.items;
     assert_true(events[0].at_s == 1 && events[0].rank == -1 && events[0].draw == 4);
-    assert_true(events[1].rank == 3 && events[1].for_s == 0.75 && plan.for_s == 3.25);
+    assert_int_equal(events[1].rank, 2);
+    assert_true(events[2].rank == 3 && events[2].for_s == 0.75 && plan.for_s == 3.25);
     chaos_plan_fini(&plan);
 }
 
