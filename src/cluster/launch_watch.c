@@ -102,7 +102,6 @@ static void ask_pass(launch *job)
 
 static void signals_check(launch *job)
 {
-    int64_t now_ns = tri_now_ns();
     int number = tri_stop_signal();
 
     ask_pass(job);
@@ -111,6 +110,13 @@ static void signals_check(launch *job)
         tri_launch_say(job, "trireme: signal %d (%s) is passed on to all ranks\n", number, strsignal(number));
         all_end(job, number);
     }
+}
+
+/* Behind ends_check(): who has ended by itself was not killed here. */
+static void grace_check(launch *job)
+{
+    int64_t now_ns = tri_now_ns();
+
     if (job->stopping && !job->killing && now_ns >= job->kill_ns) {
         job->killing = true;
         job->cut_ns = now_ns + CUT_NS;
@@ -503,6 +509,7 @@ void tri_launch_watch(launch *job)
         if (job->start.journal)
             files_read(job);
         ends_check(job);
+        grace_check(job);
         tri_launch_death_look(job);
         if (job->status != TRI_OK)
             tri_launch_stop_others(job);

@@ -75,6 +75,7 @@ static int64_t news_seek(tri_members *members, int64_t next)
 typedef struct launcher_sign {
     int64_t seen_ns; /* when it was there last */
     int64_t look_ns; /* not before this again */
+    int late; /* waits in a row that took longer than an answer takes: of one, this process may have stood still */
     char beat[32];
 } launcher_sign;
 
@@ -108,7 +109,8 @@ static void listener_check(tri_members *members, tri_status status, int64_t aske
     if (tri_now_ns() - asked_ns > AWAY_NS)
         sign->seen_ns += tri_now_ns() - asked_ns;
     launcher_look(members, sign, answers);
-    if (tri_now_ns() - sign->seen_ns < members->setup.alone_ns)
+    sign->late = status == TRI_ETIMEOUT && !answers ? sign->late + 1 : 0;
+    if (sign->late == 1 || tri_now_ns() - sign->seen_ns < members->setup.alone_ns)
         return;
     members->setup.alone(members->setup.arg);
     members->setup.alone_ns = 0;

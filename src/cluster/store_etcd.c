@@ -4,7 +4,8 @@
  *
  * A claim is one transaction (put if nobody has), an add a compare-and-swap on the revision, a wait a look and then a
  * watch from that look's revision on, so that nothing is missed between the two. Keys of a job have a prefix of their
- * own. A call whose member does not answer is asked of the next one; all but add may be said twice.
+ * own. A call whose member does not answer is asked of the next one, although the first may have done it: so a store
+ * puts a mark of its own with each number that it changes, and knows by it what it has done already.
  */
 #include <jansson.h>
 #include <stdio.h>
@@ -23,6 +24,8 @@ typedef struct etcd_store {
     tri_mutex mutex;
     tri_etcd *etcd;
     char prefix[TRI_ETCD_PREFIX_NBYTES];
+    char mark[32]; /* key of this store's latest change of a number */
+    int64_t changes;
     tri_store_opening *opening; /* until it is open: a stop signal ends its waits; else NULL */
 } etcd_store;
 
@@ -178,29 +181,75 @@ static tri_status look(etcd_store *store, const char *key, int64_t deadline_ns, 
     return status;
 }
 
-/* Puts the value if the key's "CREATE" or "MOD" revision is this one. *out: whether it was, and else the one that is
- * there. */
+/* {"request_put":{"key":..,"value":..}}; NULL: memory is out. */
+static char *put_text(const etcd_store *store, const char *key, const char *value)
+{
+    char *name = key64(store, key);
+    char *text = name ? tri_format("{\"request_put\":{\"key\":\"%s\",\"value\":\"%s\"}}", name, value) : NULL;
+
+    tri_free(name);
+    return text;
+}
+
+/* {"request_range":{"key":..}} */
+static char *range_text(const etcd_store *store, const char *key)
+{
+    char *name = key64(store, key), *text = name ? tri_format("{\"request_range\":{\"key\":\"%s\"}}", name) : NULL;
+
+    tri_free(name);
+    return text;
+}
+
+/* A transaction: puts the value of `key`, and `mark` (in base 64) beside it, if the "CREATE" or "MOD" revision of the
+ * key is this one; else looks at both. */
+static char *swap_text(const etcd_store *store, const char *key, const char *target, long long revision,
+                       const char *value, const char *mark)
+{
+    const char *field = strcmp(target, "CREATE") == 0 ? "create_revision" : "mod_revision";
+    char *name = key64(store, key), *puts = put_text(store, key, value), *looks = range_text(store, key);
+    char *mark_put = put_text(store, store->mark, mark), *mark_look = range_text(store, store->mark), *text = NULL;
+
+    if (name && puts && looks && mark_put && mark_look)
+        text = tri_format("{\"compare\":[{\"key\":\"%s\",\"target\":\"%s\",\"%s\":\"%lld\"}],"
+                          "\"success\":[%s,%s],\"failure\":[%s,%s]}",
+                          name, target, field, revision, puts, mark_put, looks, mark_look);
+    tri_free(name);
+    tri_free(puts);
+    tri_free(looks);
+    tri_free(mark_put);
+    tri_free(mark_look);
+    return text;
+}
+
+static json_t *range_of(json_t *root, size_t index)
+{
+    return json_object_get(json_array_get(json_object_get(root, "responses"), index), "response_range");
+}
+
+/* Puts the value if the key's "CREATE" or "MOD" revision is this one. *done: it was, now or when the same was asked of
+ * a member that has not answered; else *out is what is there. */
 static tri_status swap(etcd_store *store, const char *key, const char *target, long long revision, const void *bytes,
                        size_t nbytes, int64_t deadline_ns, bool *done, found *out)
 {
-    char *name = key64(store, key), *value = base64_of(bytes, nbytes), *question = NULL;
+    char mark_text[32], *value = base64_of(bytes, nbytes);
+    char *mark =
+        base64_of(mark_text, (size_t)snprintf(mark_text, sizeof mark_text, "%lld", (long long)store->changes++));
+    char *question = value && mark ? swap_text(store, key, target, revision, value, mark) : NULL;
     json_t *root = NULL;
-    bool is_new = strcmp(target, "CREATE") == 0;
 
     *out = (found){0};
-    if (name && value)
-        question = tri_format("{\"compare\":[{\"key\":\"%s\",\"target\":\"%s\",\"%s\":\"%lld\"}],"
-                              "\"success\":[{\"request_put\":{\"key\":\"%s\",\"value\":\"%s\"}}],"
-                              "\"failure\":[{\"request_range\":{\"key\":\"%s\"}}]}",
-                              name, target, is_new ? "create_revision" : "mod_revision", revision, name, value, name);
     tri_status status = question ? ask(store, "kv/txn", question, deadline_ns, &root) : TRI_ENOMEM;
     *done = json_is_true(json_object_get(root, "succeeded"));
+    if (status == TRI_OK && !*done) {
+        json_t *row = json_array_get(json_object_get(range_of(root, 1), "kvs"), 0);
+        const char *there = json_string_value(json_object_get(row, "value"));
+        *done = there && strcmp(there, mark) == 0;
+    }
     if (status == TRI_OK && !*done)
-        status = found_read(json_object_get(json_array_get(json_object_get(root, "responses"), 0), "response_range"),
-                            json_object_get(root, "header"), out);
+        status = found_read(range_of(root, 0), json_object_get(root, "header"), out);
     json_decref(root);
-    tri_free(name);
     tri_free(value);
+    tri_free(mark);
     tri_free(question);
     return status;
 }
@@ -402,6 +451,7 @@ static const tri_store_ops etcd_ops = {
 tri_status tri_store_etcd_open(const char *url, tri_store_opening *opening, int64_t deadline_ns, tri_store **out)
 {
     etcd_store *store = tri_alloc_zero(1, sizeof *store);
+    uint64_t number;
     found at;
 
     *out = NULL;
@@ -409,6 +459,8 @@ tri_status tri_store_etcd_open(const char *url, tri_store_opening *opening, int6
         return TRI_ENOMEM;
     store->base.ops = &etcd_ops;
     tri_mutex_init(&store->mutex);
+    tri_entropy(&number, sizeof number);
+    snprintf(store->mark, sizeof store->mark, "marks/%016llx", (unsigned long long)number);
     tri_status status = tri_etcd_open(url, &store->etcd, store->prefix);
     store->opening = opening;
     if (status == TRI_OK) /* somebody answers, and lets us in */

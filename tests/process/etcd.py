@@ -3,6 +3,8 @@
 
 usage: etcd.py TRIREME TEST_STORE   (77: there is no etcd here, or this build has none)
 """
+import http.server
+import itertools
 import os
 import pathlib
 import shutil
@@ -10,8 +12,10 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import unittest
+import urllib.request
 
 TEST_STORE = str(pathlib.Path(sys.argv.pop(2)).resolve()) if len(sys.argv) > 2 else "unit_cluster_test_store"
 
@@ -62,6 +66,28 @@ class Etcd:
             process.wait()
 
 
+class Forgetful(http.server.BaseHTTPRequestHandler):
+    """Before a member: every second change of a key is done, and its answer is lost."""
+    protocol_version = "HTTP/1.1"
+    changes = itertools.count()
+
+    def do_POST(self):
+        question = self.rfile.read(int(self.headers["Content-Length"]))
+        ask = urllib.request.Request(self.server.member + self.path, question, {"Content-Type": "application/json"})
+        with urllib.request.urlopen(ask) as answer:
+            lost = self.path.endswith("/txn") and next(self.changes) % 2 == 0
+            text = b"" if lost else answer.readline() if self.path.endswith("/watch") else answer.read()
+        self.close_connection = lost
+        if not lost:
+            self.send_response(200)
+            self.send_header("Content-Length", len(text))
+            self.end_headers()
+            self.wfile.write(text)
+
+    def log_message(self, *words):
+        pass
+
+
 class Stores(Elastic):
     def setUp(self):
         super().setUp()
@@ -105,6 +131,16 @@ class Stores(Elastic):
 
     def check_tidy(self):
         self.assertEqual(self.cluster.control("get", "--prefix", "", "--keys-only")[1].strip(), "", "keys are left")
+
+    def test_a_change_whose_answer_is_lost_is_not_made_twice(self):
+        self.cluster = Etcd(self.path, 1)
+        self.cluster.wait()
+        with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Forgetful) as server:
+            server.member = f"http://127.0.0.1:{self.cluster.clients[0]}"
+            threading.Thread(target=server.serve_forever, daemon=True).start()
+            self.contract(f"etcd://127.0.0.1:{server.server_port}")
+            server.shutdown()
+        self.assertGreater(next(Forgetful.changes), 100)
 
     def refused(self, *words):
         return self.start(f"refused{len(self.running)}", "-n", "2", "--elastic", "1:8", *words)
