@@ -370,6 +370,10 @@ static void ends_check(launch *job)
             continue;
         if (!has_no_connection(rank, &end) && tri_launch_loss_bear(job, rank, &end))
             continue;
+        if (end.signal && job->config->elastic && job->signal_passed && tri_launch_has_others(job)) {
+            cause_tell(job, &end); /* the others save, and end as they were asked to */
+            continue;
+        }
         cause_settle(job, &end);
         if (cause_weight(&end) > cause_weight(&cause))
             cause = end;
