@@ -312,13 +312,13 @@ static const optim_slice *slice_find(const tri_optim *optim, int64_t first)
     return &optim->slices[low];
 }
 
-void tri_optim_step(tri_optim *optim, const tri_optim_figures *figures, float *values, const float *grads,
+void tri_optim_step(tri_optim *optim, const tri_optim_scalars *figures, float *values, const float *grads,
                     int64_t first, int64_t count)
 {
     tri_optim_step_at(optim, figures, values + first, grads + first, first, count);
 }
 
-void tri_optim_step_at(tri_optim *optim, const tri_optim_figures *figures, float *values, const float *grads,
+void tri_optim_step_at(tri_optim *optim, const tri_optim_scalars *figures, float *values, const float *grads,
                        int64_t first, int64_t count)
 {
     if (count == 0)

@@ -78,12 +78,12 @@ tri_status tri_schedule_plot(const tri_optim_config *config, int64_t shown, int6
 #define TRI_OPTIM_MAX_STATE 2
 
 /* Figures of one step, the same for all slices. */
-typedef struct tri_optim_figures {
+typedef struct tri_optim_scalars {
     int64_t step; /* from 0 */
     double lr;
     float grad_scale;   /* multiplies each gradient: clip factor / global weight */
     float buffer_scale; /* multiplies each buffer's sum: 1 / shards; 0: there were none, and buffers stand still */
-} tri_optim_figures;
+} tri_optim_scalars;
 
 /* State: arrays of params->count elements, in the device of the params, which must outlive the optimizer.
  * threads: of each step. */
@@ -98,10 +98,10 @@ tri_status tri_optim_create_part(const tri_optim_config *config, const tri_param
 void tri_optim_destroy(tri_optim *optim);
 /* values[i] moves for i in [first, first + count), elements that the optimizer was made for, with element i of grads
  * the sum over the batch (both arrays begin at element 0 of the store); allocation-free. */
-void tri_optim_step(tri_optim *optim, const tri_optim_figures *figures, float *values, const float *grads,
+void tri_optim_step(tri_optim *optim, const tri_optim_scalars *figures, float *values, const float *grads,
                     int64_t first, int64_t count);
 /* The same of elements of one slice of its share, with arrays that begin at element `first`. */
-void tri_optim_step_at(tri_optim *optim, const tri_optim_figures *figures, float *values, const float *grads,
+void tri_optim_step_at(tri_optim *optim, const tri_optim_scalars *figures, float *values, const float *grads,
                        int64_t first, int64_t count);
 /* State for checkpoints: name "momentum", "exp_avg", "exp_avg_sq", ...; NULL past the last. */
 const char *tri_optim_state_name(const tri_optim *optim, int index);

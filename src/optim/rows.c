@@ -16,7 +16,7 @@ float tri_optim_rows_initial(const tri_optim_rows *rows, int index)
     return optim_state_initial(rows->ops, &rows->config, index);
 }
 
-void tri_optim_rows_begin(tri_optim_rows *rows, const tri_optim_figures *figures)
+void tri_optim_rows_begin(tri_optim_rows *rows, const tri_optim_scalars *figures)
 {
     rows->rates = optim_rates_make(&rows->config, figures, 1.0);
 }

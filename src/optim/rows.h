@@ -22,7 +22,7 @@ tri_status tri_optim_rows_init(tri_optim_rows *rows, const tri_optim_config *con
 /* What all elements of a state array begin with. */
 float tri_optim_rows_initial(const tri_optim_rows *rows, int index);
 /* The figures of the steps that follow (buffer_scale means nothing here). */
-void tri_optim_rows_begin(tri_optim_rows *rows, const tri_optim_figures *figures);
+void tri_optim_rows_begin(tri_optim_rows *rows, const tri_optim_scalars *figures);
 /* count values move by their gradients, and so does their state; allocation-free. */
 static inline void tri_optim_rows_step(const tri_optim_rows *rows, float *values, const float *grads,
                                        float *const *state, int64_t count)

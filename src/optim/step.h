@@ -50,7 +50,7 @@ static inline float optim_average(float average, float newest, float fraction, f
 
 /* The row of optim.name, its options checked. */
 tri_status optim_ops_find(const tri_optim_config *config, const tri_optim_ops **out);
-optim_rates optim_rates_make(const tri_optim_config *config, const tri_optim_figures *figures, double lr_scale);
+optim_rates optim_rates_make(const tri_optim_config *config, const tri_optim_scalars *figures, double lr_scale);
 
 /* gpu.c: what tri_optim_ops.step does and what running statistics do, on a device whose kernels are "cuda": the same
  * bits. state: TRI_OPTIM_MAX_STATE arrays, NULL past the last. */

@@ -41,7 +41,7 @@ tri_status optim_ops_find(const tri_optim_config *config, const tri_optim_ops **
     return check_config(table[config->name], config);
 }
 
-optim_rates optim_rates_make(const tri_optim_config *config, const tri_optim_figures *figures, double lr_scale)
+optim_rates optim_rates_make(const tri_optim_config *config, const tri_optim_scalars *figures, double lr_scale)
 {
     double taken = (double)(figures->step + 1), lr = figures->lr * lr_scale;
     return (optim_rates){

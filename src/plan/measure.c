@@ -92,7 +92,7 @@ static tri_status optim_run(tri_optim *optim, const tri_params *params, float *g
         return TRI_ENOMEM;
     *optim_s = *norm_s = INFINITY;
     for (int turn = 0; turn < OPTIM_TURNS; turn++) {
-        tri_optim_figures figures = {.step = turn, .lr = 1e-3, .grad_scale = 1, .buffer_scale = 1};
+        tri_optim_scalars figures = {.step = turn, .lr = 1e-3, .grad_scale = 1, .buffer_scale = 1};
         int64_t start_ns = tri_now_ns();
         tri_optim_step(optim, &figures, params->values, grads, 0, params->count);
         int64_t moved_ns = tri_now_ns();

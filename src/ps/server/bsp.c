@@ -67,7 +67,7 @@ static void block_try(tri_ps_server *server, ps_table *table, ps_block *block)
         table->tail_clock != block->clock)
         return;
     float shards = table->tail_sum[TRI_TAIL_SHARDS];
-    tri_optim_figures figures = {.step = block->clock,
+    tri_optim_scalars figures = {.step = block->clock,
                                  .lr = tri_ps_rate(table, block->clock),
                                  .grad_scale = table->scale,
                                  .buffer_scale = shards > 0 ? 1.0f / shards : 0};

@@ -289,7 +289,7 @@ void tri_ps_block_fold(const ps_table *table, const ps_block *block, float *sums
     tri_ps_ties_walk(&table->spec, cut, fold_piece, &at);
 }
 
-void tri_ps_block_move(const ps_table *table, ps_block *block, const float *sums, const tri_optim_figures *figures)
+void tri_ps_block_move(const ps_table *table, ps_block *block, const float *sums, const tri_optim_scalars *figures)
 {
     const ps_cut *cut = cut_of(table, block);
     tri_optim_step_at(block->optim, figures, block->values, sums, cut->first, cut->count);

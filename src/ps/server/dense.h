@@ -31,7 +31,7 @@ void tri_ps_values_answer(ps_client_connection *client, const ps_table *table, p
 void tri_ps_gradients_decode(const ps_table *table, const ps_block *block, const void *body, float *sums);
 /* Adds gradients of ties, which follow the block's own, to those. */
 void tri_ps_block_fold(const ps_table *table, const ps_block *block, float *sums);
-void tri_ps_block_move(const ps_table *table, ps_block *block, const float *sums, const tri_optim_figures *figures);
+void tri_ps_block_move(const ps_table *table, ps_block *block, const float *sums, const tri_optim_scalars *figures);
 /* The least number of pushes of a step: they are counted in steps, or in parts that are dealt. */
 int64_t tri_ps_push_number(const ps_table *table, int64_t clock);
 double tri_ps_rate(const ps_table *table, int64_t step);

@@ -10,16 +10,16 @@
 #include "ps/server/kv.h"
 #include "ps/tables/part.h"
 
-static tri_optim_figures figures_of(const kv_table *table, int64_t step)
+static tri_optim_scalars figures_of(const kv_table *table, int64_t step)
 {
-    return (tri_optim_figures){
+    return (tri_optim_scalars){
         .step = step, .lr = tri_schedule_rate(&table->spec.optim, step, table->spec.table.steps), .grad_scale = 1};
 }
 
 static tri_status rows_merge(kv_table *table, int64_t clock, bool assigns, ps_look look, const uint64_t *keys,
                              const float *values, int64_t count)
 {
-    tri_optim_figures figures = figures_of(table, clock);
+    tri_optim_scalars figures = figures_of(table, clock);
     ps_push push = {.look = look,
                     .clock = clock,
                     .merge = assigns ? ps_merge_assign : table->merge,

@@ -62,7 +62,7 @@ tri_status tri_ps_ssp_push(const ps_client_connection *client, const ps_table *t
     int64_t deals = tri_ps_deals(&table->spec.ps, table->spec.workers);
     double rate = tri_ps_rate(table, deals > 0 ? head->clock / deals : head->clock);
     double pushes = (double)(deals > 0 ? deals : table->spec.workers); /* of a step */
-    tri_optim_figures figures = {.step = block->clock,
+    tri_optim_scalars figures = {.step = block->clock,
                                  .lr = table->spec.ps.scale_lr ? rate / pushes : rate,
                                  .grad_scale = head->extra > 0 ? (float)(1 / head->extra) : 0,
                                  .buffer_scale = head->part.count > 0 ? 1.0f / (float)head->part.count : 0};

@@ -45,7 +45,7 @@ typedef struct ps_push {
     ps_look look;                     /* of these very keys, or 0 */
     int64_t clock;                    /* rows that are pushed are of this age then; 0 to 2^32 - 1 */
     ps_merge_fn merge;                /* NULL: what is pushed is a gradient, and the optimizer makes a step with */
-    const tri_optim_figures *figures; /* these */
+    const tri_optim_scalars *figures; /* these */
     void *arg;
 } ps_push;
 

@@ -21,7 +21,7 @@ static tri_status shares_list(const tri_job *job, tri_vector *list)
     int64_t at = 0;
     if (job->mesh.data_rank >= job->mesh.zero)
         return TRI_OK;
-    TRI_TRY(tri_shares_of(&job->model.shares, job->mesh.data_rank, &own, &count));
+    TRI_TRY(tri_shares_of(&job->placement.shares, job->mesh.data_rank, &own, &count));
     tri_status status = TRI_OK;
     for (int i = 0; status == TRI_OK && i < count; at += own[i++].count)
         status = tri_extents_of_slice(job->params, &job->model.tensors, own[i], at, job->mesh.tensor_rank == 0, list);
@@ -51,41 +51,41 @@ static tri_status map_open(tri_job *job, tri_status (*list_make)(const tri_job *
 
 tri_status tri_job_shard_maps_open(tri_job *job)
 {
-    TRI_TRY(map_open(job, job->model.spread == TRI_SPREAD_WEIGHTS ? shares_list : whole_list, &job->model.weights_at));
-    job->model.states_at = job->model.weights_at;
-    bool apart = job->model.spread == TRI_SPREAD_STATE || job->model.spread == TRI_SPREAD_GRADIENTS;
-    return apart ? map_open(job, shares_list, &job->model.states_at) : TRI_OK;
+    TRI_TRY(map_open(job, job->placement.spread == TRI_SPREAD_WEIGHTS ? shares_list : whole_list,
+                     &job->placement.weights_at));
+    job->placement.states_at = job->placement.weights_at;
+    bool apart = job->placement.spread == TRI_SPREAD_STATE || job->placement.spread == TRI_SPREAD_GRADIENTS;
+    return apart ? map_open(job, shares_list, &job->placement.states_at) : TRI_OK;
 }
 
 void tri_job_shard_maps_close(tri_job *job)
 {
-    tri_job_model *model = &job->model;
-    if (model->states_at != model->weights_at)
-        tri_shard_map_destroy(model->states_at);
-    tri_shard_map_destroy(model->weights_at);
-    model->weights_at = model->states_at = NULL;
+    tri_job_placement *placement = &job->placement;
+    if (placement->states_at != placement->weights_at)
+        tri_shard_map_destroy(placement->states_at);
+    tri_shard_map_destroy(placement->weights_at);
+    placement->weights_at = placement->states_at = NULL;
 }
 
 /* Do ranks besides rank 0 have to give what a checkpoint needs? The same on all ranks. */
-static bool is_spread(const tri_job *job)
+static bool is_spread(const tri_job_placement *placement)
 {
-    return tri_shard_map_is_spread(job->model.weights_at) || tri_shard_map_is_spread(job->model.states_at);
+    return tri_shard_map_is_spread(placement->weights_at) || tri_shard_map_is_spread(placement->states_at);
 }
 
 /* --- the arrays --- */
 
-/* Who holds what of an array: of the weights, the first, or of the optimizer's state. */
-static tri_shard_map *map_of(const tri_job_arrays *arrays, int64_t index)
+tri_shard_map *tri_job_shard_map(const tri_job_placement *placement, int64_t index)
 {
-    const tri_job_model *model = &arrays->job->model;
-    return index == 0 ? model->weights_at : model->states_at;
+    return index == 0 ? placement->weights_at : placement->states_at;
 }
 
 static tri_status piece_read(void *arg, int64_t at, int64_t *count, const float **values)
 {
     tri_job_arrays *arrays = arg;
     int64_t total = arrays->job->model.tensors.total, index = at / total;
-    return tri_shard_map_read(map_of(arrays, index), arrays->views[index].host, at % total, count, values);
+    return tri_shard_map_read(tri_job_shard_map(&arrays->job->placement, index), arrays->views[index].host, at % total,
+                              count, values);
 }
 
 static tri_status piece_write(void *arg, int64_t at, int64_t count, const float *values)
@@ -93,7 +93,8 @@ static tri_status piece_write(void *arg, int64_t at, int64_t count, const float 
     tri_job_arrays *arrays = arg;
     int64_t total = arrays->job->model.tensors.total, index = at / total;
     (void)count; /* a whole tensor */
-    return tri_shard_map_write(map_of(arrays, index), arrays->views[index].host, at % total, values);
+    return tri_shard_map_write(tri_job_shard_map(&arrays->job->placement, index), arrays->views[index].host, at % total,
+                               values);
 }
 
 static tri_status view_place(tri_device_view *view, const tri_device *device, void *memory, size_t nbytes)
@@ -154,7 +155,8 @@ tri_status tri_job_arrays_slices(tri_job_arrays *arrays, int index, tri_checkpoi
             name = tri_arena_format(&arrays->arena, "%s.%s", tri_optim_state_name(job->optim, index - 1), name);
         if (!name)
             return TRI_ENOMEM;
-        float *values = tri_shard_map_alone(map_of(arrays, index), arrays->views[index].host, i);
+        float *values =
+            tri_shard_map_alone(tri_job_shard_map(&arrays->job->placement, index), arrays->views[index].host, i);
         slices[i] = (tri_checkpoint_slice){.name = name,
                                            .shape = row->shape,
                                            .values = values,
@@ -168,7 +170,7 @@ tri_status tri_job_arrays_follow(tri_job_arrays *arrays, bool gives)
 {
     tri_job *job = arrays->job;
     for (int index = 0; index < arrays->count; index++) {
-        tri_shard_map *map = map_of(arrays, index);
+        tri_shard_map *map = tri_job_shard_map(&arrays->job->placement, index);
         float *array = arrays->views[index].host;
         for (int i = 0; i < job->model.tensors.count; i++)
             TRI_TRY(gives ? tri_shard_map_give(map, array, i) : tri_shard_map_take(map, array, i));
@@ -180,7 +182,8 @@ tri_status tri_job_arrays_spread(tri_job_arrays *arrays)
 {
     tri_job *job = arrays->job;
     for (int index = 0; job->mesh.data > 1 && index < arrays->count; index++) {
-        bool whole = index == 0 ? job->model.spread != TRI_SPREAD_WEIGHTS : job->model.spread == TRI_SPREAD_NOTHING;
+        bool whole =
+            index == 0 ? job->placement.spread != TRI_SPREAD_WEIGHTS : job->placement.spread == TRI_SPREAD_NOTHING;
         tri_group *group = whole ? job->mesh.data_group : job->mesh.replica_group;
         int64_t count = index > 0 ? tri_optim_count(job->optim)
                         : whole   ? job->params->count
@@ -203,12 +206,12 @@ static int by_name(const void *a, const void *b)
 static tri_status tensor_hash(tri_job *job, const tri_tensor_row *row, float *array, tri_params_hasher *hasher)
 {
     if (job->rank != 0)
-        return tri_shard_map_give(job->model.weights_at, array, (int)(row - job->model.tensors.items));
+        return tri_shard_map_give(job->placement.weights_at, array, (int)(row - job->model.tensors.items));
     tri_params_hasher_begin(hasher, row->name, row->shape);
     for (int64_t at = 0, count; at < row->count; at += count) {
         const float *values;
         count = row->count - at;
-        TRI_TRY(tri_shard_map_read(job->model.weights_at, array, row->first + at, &count, &values));
+        TRI_TRY(tri_shard_map_read(job->placement.weights_at, array, row->first + at, &count, &values));
         tri_params_hasher_put(hasher, values, count);
     }
     return TRI_OK;
@@ -239,21 +242,21 @@ static tri_status spread_hash(tri_job *job, uint64_t *hash)
 
 tri_status tri_job_weights_hash(tri_job *job, uint64_t *hash)
 {
-    if (!tri_shard_map_is_spread(job->model.weights_at)) {
+    if (!tri_shard_map_is_spread(job->placement.weights_at)) {
         *hash = tri_params_hash(job->params);
         return TRI_OK;
     }
-    if (job->model.hashed_step != job->step) {
-        TRI_TRY(spread_hash(job, &job->model.hash));
-        job->model.hashed_step = job->step;
+    if (job->placement.hashed_step != job->step) {
+        TRI_TRY(spread_hash(job, &job->placement.weights_hash));
+        job->placement.hashed_step = job->step;
     }
-    *hash = job->model.hash;
+    *hash = job->placement.weights_hash;
     return TRI_OK;
 }
 
 bool tri_job_saves_together(const tri_job *job)
 {
-    return is_spread(job) || tri_job_has_own_weights(job);
+    return is_spread(&job->placement) || tri_job_has_own_weights(job);
 }
 
 tri_status tri_job_first_tells(tri_job *job, int64_t *word)

@@ -10,6 +10,8 @@
 /* arrays.c: who holds what; collective, once all objects are there. */
 tri_status tri_job_shard_maps_open(tri_job *job);
 void tri_job_shard_maps_close(tri_job *job);
+/* Of array `index`: 0 is the weights, others are the optimizer's state. */
+tri_shard_map *tri_job_shard_map(const tri_job_placement *placement, int64_t index);
 /* Weights (0) and the optimizer's state of a rank, as the host sees them. */
 typedef struct tri_job_arrays {
     tri_job *job;

@@ -141,7 +141,7 @@ static tri_status load_all(tri_job *job, const char *path, tri_checkpoint_manife
 /* What weights come from is part of them: a run on other data is another one. Test data decide nothing. */
 static tri_status data_check(tri_job *job, const char *path, const tri_checkpoint_manifest *manifest)
 {
-    const tri_data_identity *data = &job->data.identity;
+    const tri_data_identity *data = &job->data.fingerprint;
     char what[320] = "as many samples of the same shapes, with another content";
     if (manifest->data_count == 0 || data->count == 0 || manifest->data_digest == data->digest)
         return TRI_OK;

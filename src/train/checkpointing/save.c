@@ -67,13 +67,13 @@ static save_work *work_make(tri_job *job)
                             .start_ns = tri_now_ns(),
                             .manifest = {.step = job->step,
                                          .config_hash = job->identity.config_hash,
-                                         .data_count = job->data.identity.count,
-                                         .data_digest = job->data.identity.digest}};
+                                         .data_count = job->data.fingerprint.count,
+                                         .data_digest = job->data.fingerprint.digest}};
     if (!work)
         return NULL;
     tri_features_manifest_put(job, &work->manifest);
     memcpy(work->manifest.bits, job->identity.bits, sizeof(job->identity.bits));
-    memcpy(work->manifest.data_shape, job->data.identity.shape, sizeof(job->data.identity.shape));
+    memcpy(work->manifest.data_shape, job->data.fingerprint.shape, sizeof(job->data.fingerprint.shape));
     snprintf(work->manifest.kernels, sizeof(work->manifest.kernels), "%s", tri_job_arithmetic(job));
     return work;
 }

@@ -59,7 +59,7 @@ tri_status save_work_fill(tri_job *job, save_work *work)
     const tri_job_arrays *arrays = &work->slices.arrays;
     int most = 0, held;
     for (int a = 0; a < arrays->count; a++) {
-        (void)tri_shard_map_own(a == 0 ? job->model.weights_at : job->model.states_at, &held);
+        (void)tri_shard_map_own(tri_job_shard_map(&job->placement, a), &held);
         most += held;
     }
     most += tri_job_has_own_weights(job) ? work->slices.content.state_count : 0;
@@ -67,7 +67,7 @@ tri_status save_work_fill(tri_job *job, save_work *work)
     if (!work->items)
         return TRI_ENOMEM;
     for (int a = 0; a < arrays->count; a++)
-        work->item_count += map_items(a == 0 ? job->model.weights_at : job->model.states_at, arrays->views[a].host,
+        work->item_count += map_items(tri_job_shard_map(&job->placement, a), arrays->views[a].host,
                                       a * job->model.tensors.count, work->items + work->item_count);
     if (tri_job_has_own_weights(job))
         work->item_count += apart_items(work, work->items + work->item_count);

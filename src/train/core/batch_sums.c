@@ -46,7 +46,7 @@ static tri_status check_one_piece(const tri_job *job)
 
 static tri_status ranks_meet(tri_job *job, double *sums, int64_t count)
 {
-    tri_job_norm_sums *own = &job->shards.norm_sums;
+    tri_job_batch_sums *own = &job->shards.batch_sums;
     tri_group *group = job->mesh.data_group;
     if (!own->gathered)
         return tri_all_reduce(group, sums, sums, count, TRI_F64, TRI_REDUCE_SUM, NULL);
@@ -67,7 +67,7 @@ static tri_status sum_run(void *arg, double *leaves, int shards, int64_t count)
     tri_job *job = arg;
     tri_job_shards *own = &job->shards;
     int64_t begin_ns = tri_now_ns();
-    TRI_ASSERT(shards == own->count && count <= own->norm_sums.count);
+    TRI_ASSERT(shards == own->count && count <= own->batch_sums.count);
     for (int p = 0; p < own->part_count; p++) {
         double *part = leaves + own->parts[p].first * count;
         tri_doubles_tree_sum(part, (int)own->parts[p].count, count);
@@ -78,7 +78,7 @@ static tri_status sum_run(void *arg, double *leaves, int shards, int64_t count)
     tri_group_name_next(job->mesh.data_group, "batch norm");
     tri_status status = ranks_meet(job, leaves, count);
     tri_group_name_next(job->mesh.data_group, "");
-    own->norm_sums.spent_ns += tri_now_ns() - begin_ns;
+    own->batch_sums.spent_ns += tri_now_ns() - begin_ns;
     TRI_TRY_IN(status, "in a sum of batch norm over workers");
     return TRI_OK;
 }
@@ -86,7 +86,7 @@ static tri_status sum_run(void *arg, double *leaves, int shards, int64_t count)
 /* Where no rank has one part alone: room for those of all, and how they are added. */
 static tri_status gather_plan(tri_job *job)
 {
-    tri_job_norm_sums *own = &job->shards.norm_sums;
+    tri_job_batch_sums *own = &job->shards.batch_sums;
     int ranks = job->mesh.data, total = 0;
     tri_tree_part *all = tri_alloc_zero((size_t)ranks * TRI_TREE_MAX_PARTS, sizeof(*all));
     own->parts = tri_alloc_zero((size_t)ranks, sizeof(*own->parts));
@@ -110,7 +110,7 @@ tri_status tri_job_batch_sums_make(tri_job *job, const tri_model *model)
     if (channels == 0 || job->model.forward_only)
         return TRI_OK;
     TRI_TRY(check_one_piece(job));
-    job->shards.norm_sums.count = 2 * channels + 1;
+    job->shards.batch_sums.count = 2 * channels + 1;
     if (!job->comm)
         return TRI_OK;
     if (job->config.train.shards % job->mesh.data != 0)
@@ -121,10 +121,10 @@ tri_status tri_job_batch_sums_make(tri_job *job, const tri_model *model)
 
 void tri_job_batch_sums_close(tri_job *job)
 {
-    tri_job_norm_sums *own = &job->shards.norm_sums;
+    tri_job_batch_sums *own = &job->shards.batch_sums;
     tri_free(own->parts);
     tri_free(own->counts);
     tri_free(own->steps);
     tri_free(own->gathered);
-    *own = (tri_job_norm_sums){0};
+    *own = (tri_job_batch_sums){0};
 }

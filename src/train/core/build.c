@@ -48,22 +48,21 @@ void tri_job_split_shards(tri_job *job)
                                       .batch = job->config.train.batch,
                                       .shards = shards,
                                       .shuffle = job->config.data.shuffle};
+    tri_job_shards *own = &job->shards;
     int sharer = job->servers.client ? job->servers.worker : job->mesh.data_rank, sharers = sharers_of(job);
-    job->shards.first = tri_tree_first(shards, sharer, sharers);
-    job->shards.count = tri_tree_count(shards, sharer, sharers);
+    own->first = tri_tree_first(shards, sharer, sharers);
+    own->count = tri_tree_count(shards, sharer, sharers);
     if (tri_job_deals(job) > 0) { /* of the part that is dealt */
-        job->shards.first = 0;
-        job->shards.count = shards / tri_job_deals(job);
+        own->first = 0;
+        own->count = shards / tri_job_deals(job);
     }
-    job->shards.part_count =
-        job->servers.client
-            ? tri_ps_parts(&job->config.ps, shards, job->shards.first, job->shards.count, job->shards.parts)
-            : tri_tree_parts(shards, job->shards.first, job->shards.count, job->shards.parts);
-    for (int p = 0; p < job->shards.part_count; p++)
-        job->shards.parts[p].first -= job->shards.first;
+    own->part_count = job->servers.client ? tri_ps_parts(&job->config.ps, shards, own->first, own->count, own->parts)
+                                          : tri_tree_parts(shards, own->first, own->count, own->parts);
+    for (int p = 0; p < own->part_count; p++)
+        own->parts[p].first -= own->first;
     for (int64_t v = 0; v < shards; v++)
-        if (tri_sampler_rows(&job->data.sampler, v) > job->shards.rows)
-            job->shards.rows = tri_sampler_rows(&job->data.sampler, v);
+        if (tri_sampler_rows(&job->data.sampler, v) > own->rows)
+            own->rows = tri_sampler_rows(&job->data.sampler, v);
     tri_accumulation_split(job);
 }
 
@@ -82,17 +81,17 @@ tri_status tri_job_share_out(tri_job *job, tri_slice **own, int *count)
     const tri_parallel_config *config = &job->config.parallel;
     *own = NULL;
     *count = 0;
-    job->model.spread = job->model.forward_only ? TRI_SPREAD_NOTHING : tri_sync_spread(config, job->mesh.zero);
-    if (job->model.spread == TRI_SPREAD_WEIGHTS && tri_job_is_pieced(job) &&
+    job->placement.spread = job->model.forward_only ? TRI_SPREAD_NOTHING : tri_sync_spread(config, job->mesh.zero);
+    if (job->placement.spread == TRI_SPREAD_WEIGHTS && tri_job_is_pieced(job) &&
         job->config.train.shards % job->mesh.data != 0)
         return tri_fail(TRI_ECONFIG,
                         "%s: with parallel.sync %s all ranks go through the weights equally often: want "
                         "a number of ranks that divides train.shards, %lld, got %d",
                         job->mesh.pipeline > 1 ? "parallel.pipeline" : "train.shards_at_once",
                         tri_sync_kind_word(config->sync), (long long)job->config.train.shards, job->mesh.data);
-    TRI_TRY(tri_shares_init(&job->model.shares, config, job->params, job->mesh.zero));
-    return job->model.spread == TRI_SPREAD_WEIGHTS
-               ? tri_shares_of(&job->model.shares, tri_mesh_zero_rank(&job->mesh), own, count)
+    TRI_TRY(tri_shares_init(&job->placement.shares, config, job->params, job->mesh.zero));
+    return job->placement.spread == TRI_SPREAD_WEIGHTS
+               ? tri_shares_of(&job->placement.shares, tri_mesh_zero_rank(&job->mesh), own, count)
                : TRI_OK;
 }
 
@@ -100,7 +99,7 @@ tri_status tri_job_open_optim(tri_job *job)
 {
     tri_slice *own;
     int count;
-    TRI_TRY(tri_shares_of(&job->model.shares, tri_mesh_zero_rank(&job->mesh), &own, &count));
+    TRI_TRY(tri_shares_of(&job->placement.shares, tri_mesh_zero_rank(&job->mesh), &own, &count));
     if (tri_job_follows(job))
         count = 0; /* the servers' */
     tri_status status = tri_optim_create_share(&job->config.optim, job->params, own, count, job->threads, &job->optim);
@@ -320,7 +319,7 @@ tri_status tri_job_configure(tri_job *job, const tri_job_setup *setup)
 static tri_status identify(tri_job *job, tri_dataset *dataset)
 {
     tri_dataset_keep(dataset, TRI_JOB_KEPT_NBYTES);
-    TRI_TRY_IN(tri_dataset_identify(dataset, TRI_JOB_KEPT_NBYTES, &job->data.identity),
+    TRI_TRY_IN(tri_dataset_identify(dataset, TRI_JOB_KEPT_NBYTES, &job->data.fingerprint),
                "while reading the training data");
     return TRI_OK;
 }

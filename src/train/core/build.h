@@ -43,7 +43,7 @@ tri_status tri_job_open_data(const tri_job *job, tri_data_part part, tri_dataset
 /* Also finds the number of steps, and the job's names of classes: those of the run that it resumes, else those of
  * the data. setup NULL: it resumes none. Collective over the job's comm, if it has one. */
 tri_status tri_job_open_train_data(tri_job *job, const tri_job_setup *setup, tri_dataset **dataset);
-/* For what this rank moves (job->model.shares). */
+/* For what this rank moves (job->placement.shares). */
 tri_status tri_job_open_optim(tri_job *job);
 /* Finds out who owns what of the store; the slices of weights that are here (tri_free), NULL: all are. */
 tri_status tri_job_share_out(tri_job *job, tri_slice **own, int *count);

@@ -127,7 +127,7 @@ static tri_status graph_config(const tri_job *job, tri_graph_config *config)
 {
     *config = (tri_graph_config){.kind = tri_job_kernels(job),
                                  .rows = job->shards.rows,
-                                 .shards = (int)job->shards.accumulation.shards,
+                                 .shards = (int)job->shards.accumulation.at_once,
                                  .threads = job->threads,
                                  .training = !job->model.forward_only,
                                  .seed = (uint64_t)job->config.train.seed,
@@ -141,7 +141,7 @@ static bool runs_alone(const tri_job *job)
 {
     return job->mesh.data == 1 && job->mesh.tensor == 1 && job->mesh.pipeline == 1 && !job->elastic.on &&
            !job->servers.client && job->config.parallel.sync == TRI_SYNC_ALLREDUCE &&
-           job->shards.accumulation.shards == job->config.train.shards;
+           job->shards.accumulation.at_once == job->config.train.shards;
 }
 
 /* The table of what of the model's tensors is in this rank's store. */
@@ -179,7 +179,7 @@ static tri_status graph_make(tri_job *job, const tri_model *model, const tri_gra
     else
         TRI_TRY(tri_graph_compile(model, job->params, config, &job->model.graph));
     if (job->model.graph)
-        job->progress.rates.flops = tri_graph_flops(job->model.graph);
+        job->throughput.sample_flops = tri_graph_flops(job->model.graph);
     if (job->mesh.tensor == 1 || !job->comm)
         return TRI_OK;
     if (job->rank == 0 && tri_group_is_between_hosts(job->mesh.tensor_group))
@@ -206,7 +206,7 @@ static void batch_size(tri_job *job, const tri_model *model)
     job->shards.target_nbytes =
         (size_t)(job->shards.rows * tri_shape_count(target->sample)) * tri_dtype_nbytes(target->dtype);
     bool sequence = input->dtype == TRI_I32 && input->sample.ndim == 1;
-    job->progress.rates.tokens = sequence ? input->sample.dim[0] : 0;
+    job->throughput.sample_tokens = sequence ? input->sample.dim[0] : 0;
     job->test.tokens = job->data.info.classes > 0 && target->sample.ndim > 0;
 }
 
@@ -297,8 +297,8 @@ static tri_status mirror_build(tri_job *job, const tri_model *model)
     tri_slice *share = NULL;
     int count;
     TRI_TRY(store_lay(job, model));
-    TRI_TRY(tri_shares_init(&job->model.shares, &job->config.parallel, job->params, job->mesh.zero));
-    TRI_TRY(tri_shares_of(&job->model.shares, tri_mesh_zero_rank(&job->mesh), &share, &count));
+    TRI_TRY(tri_shares_init(&job->placement.shares, &job->config.parallel, job->params, job->mesh.zero));
+    TRI_TRY(tri_shares_of(&job->placement.shares, tri_mesh_zero_rank(&job->mesh), &share, &count));
     tri_status status = tri_params_room(job->params, share, count);
     tri_free(share);
     return status == TRI_OK ? tri_job_open_optim(job) : status;
@@ -308,27 +308,27 @@ static tri_status mirror_build(tri_job *job, const tri_model *model)
 tri_status tri_job_build_mirror(tri_job *job, int rank, tri_state_shard *shard)
 {
     const tri_mesh mesh = job->mesh;
-    const tri_shares shares = job->model.shares;
+    const tri_shares shares = job->placement.shares;
     tri_params *params = job->params;
     tri_optim *optim = job->optim;
     tri_slice *share = NULL;
     int count = 0;
     job->params = NULL;
     job->optim = NULL;
-    job->model.shares = (tri_shares){0};
+    job->placement.shares = (tri_shares){0};
     tri_mesh_place(&job->mesh, rank);
     tri_status status = with_model(job, NULL, mirror_build);
     if (status == TRI_OK)
-        status = tri_shares_of(&job->model.shares, tri_mesh_zero_rank(&job->mesh), &share, &count);
+        status = tri_shares_of(&job->placement.shares, tri_mesh_zero_rank(&job->mesh), &share, &count);
     if (status == TRI_OK)
         status = tri_state_shard_make(&job->model.tensors, job->params, job->optim, share, count, false, shard);
     else {
         tri_optim_destroy(job->optim);
         tri_params_destroy(job->params);
     }
-    tri_shares_fini(&job->model.shares);
+    tri_shares_fini(&job->placement.shares);
     job->mesh = mesh;
-    job->model.shares = shares;
+    job->placement.shares = shares;
     job->params = params;
     job->optim = optim;
     return status;

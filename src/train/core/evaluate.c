@@ -29,7 +29,7 @@ static void count_sums(tri_job *job, int64_t first, int64_t count, const float (
 static tri_status evaluate_batch(tri_job *job, int64_t step)
 {
     tri_loader_batch loaded;
-    int64_t all = job->test.shard_count, each = job->model.pipeline ? all : job->shards.accumulation.shards;
+    int64_t all = job->test.shard_count, each = job->model.pipeline ? all : job->shards.accumulation.at_once;
     TRI_TRY(tri_loader_next(job->test.loader, &loaded));
     for (int64_t first = 0; first < all; first += each) {
         int64_t count = all - first < each ? all - first : each;
@@ -124,10 +124,10 @@ tri_status tri_job_evaluate_and_tell(tri_job *job)
         snprintf(regression, sizeof(regression), "  %s mae %.4g", part, test->mae);
     if (!isnan(test->r2))
         snprintf(regression + strlen(regression), 48, "  r2 %.4f", test->r2);
-    if (job->output.console && job->progress.trained_s > 0) /* the end of a run prints its own result */
+    if (job->output.console && job->throughput.trained_s > 0) /* the end of a run prints its own result */
         tri_console_line(job->output.console, "epoch %.4g  step %lld  loss %.4f  %s loss %.4f%s%s%s  %.0f samples/s",
                          job->record.epoch, (long long)job->step, job->record.known_loss, part, test->loss, accuracy,
-                         perplexity, regression, job->progress.trained_samples / job->progress.trained_s);
+                         perplexity, regression, job->throughput.trained_samples / job->throughput.trained_s);
     return tri_features_evaluated(job);
 }
 

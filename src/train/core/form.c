@@ -42,13 +42,13 @@ static tri_status norm_blocks_open(tri_job *job)
 {
     const size_t nbytes = (size_t)job->params->block_count * sizeof(double);
     void *memory = tri_device_alloc(job->device, nbytes);
-    return memory ? tri_device_view_open(&job->shards.norm_blocks, job->device, memory, nbytes) : TRI_ENOMEM;
+    return memory ? tri_device_view_open(&job->update.norm_blocks, job->device, memory, nbytes) : TRI_ENOMEM;
 }
 
 static void norm_blocks_close(tri_job *job)
 {
-    void *memory = job->shards.norm_blocks.memory;
-    tri_device_view_close(&job->shards.norm_blocks);
+    void *memory = job->update.norm_blocks.memory;
+    tri_device_view_close(&job->update.norm_blocks);
     if (memory)
         tri_device_free(job->device, memory);
 }
@@ -67,7 +67,7 @@ tri_status tri_job_form_moves(tri_job *job)
      * gradients before any is ready. */
     bool skips = job->config.train.precision == TRI_PRECISION_F16 || tri_guard_skips(&job->config);
     job->update.ahead = job->sync->ahead && job->config.optim.clip_norm == 0 && !skips && job->params->tie_count == 0 &&
-                        job->model.graph && job->shards.accumulation.shards == job->shards.count;
+                        job->model.graph && job->shards.accumulation.at_once == job->shards.count;
     tri_accumulation_plan(job);
     TRI_TRY(tri_accumulation_open(job));
     hooks_set(job);
@@ -463,7 +463,7 @@ tri_status tri_job_form_run(tri_job *job, tri_dataset *dataset)
     TRI_TRY(tri_features_form(job));
     tri_pretrained_close(job->model.source);
     job->model.source = NULL;
-    job->progress.sent_nbytes = tri_counter_now(TRI_COUNT_SENT_NBYTES);
+    job->throughput.sent_nbytes = tri_counter_now(TRI_COUNT_SENT_NBYTES);
     return TRI_OK;
 }
 
@@ -490,7 +490,7 @@ void tri_job_unform(tri_job *job)
     job->model.graph = NULL;
     job->model.pipeline = NULL;
     job->model.tensor = NULL;
-    job->update.waited_ns = 0;
+    job->throughput.waited_ns = 0;
     job->comm = NULL;
     job->group = NULL;
 }

@@ -41,11 +41,11 @@ static int levels_above(const tri_job_shards *own, int64_t shards)
 void tri_accumulation_split(tri_job *job)
 {
     tri_accumulation *accumulation = &job->shards.accumulation;
-    accumulation->shards = job->config.train.shards_at_once;
-    if (accumulation->shards == 0 || accumulation->shards > job->shards.count)
-        accumulation->shards = job->mesh.pipeline > 1 ? 1 : job->shards.count;
+    accumulation->at_once = job->config.train.shards_at_once;
+    if (accumulation->at_once == 0 || accumulation->at_once > job->shards.count)
+        accumulation->at_once = job->mesh.pipeline > 1 ? 1 : job->shards.count;
     if (job->mesh.pipeline == 1) /* else micro-batches, which the pipeline adds up */
-        accumulation->levels = levels_above(&job->shards, accumulation->shards);
+        accumulation->levels = levels_above(&job->shards, accumulation->at_once);
 }
 
 static size_t level_nbytes(const tri_job *job)
@@ -59,7 +59,7 @@ static bool is_free(const tri_job *job)
     const tri_config *config = &job->config;
     return config->train.shards_at_once == 0 && job->model.graph && !job->model.forward_only && job->mesh.tensor == 1 &&
            !job->servers.client && config->parallel.sync == TRI_SYNC_ALLREDUCE &&
-           config->parallel.compress == TRI_COMPRESS_NONE && job->shards.norm_sums.count == 0 &&
+           config->parallel.compress == TRI_COMPRESS_NONE && job->shards.batch_sums.count == 0 &&
            !job->params->ties_joined;
 }
 
@@ -92,7 +92,7 @@ tri_status tri_accumulation_open(tri_job *job)
         accumulation->searching = false;
         accumulation->levels = 0;
     }
-    if (job->model.pipeline || (accumulation->shards == job->shards.count && !accumulation->searching))
+    if (job->model.pipeline || (accumulation->at_once == job->shards.count && !accumulation->searching))
         return TRI_OK;
     accumulation->scratch = tri_alloc_zero((size_t)accumulation->levels + 1, sizeof(float *));
     for (int level = 0; accumulation->scratch && level < accumulation->levels; level++) {
@@ -113,8 +113,8 @@ static void search_end(tri_job *job)
 {
     tri_accumulation *accumulation = &job->shards.accumulation;
     accumulation->searching = false;
-    accumulation->shards = accumulation->best;
-    if (accumulation->shards == job->shards.count) {
+    accumulation->at_once = accumulation->best;
+    if (accumulation->at_once == job->shards.count) {
         scratch_free(job);
         accumulation->levels = 0;
         return;
@@ -122,14 +122,14 @@ static void search_end(tri_job *job)
     tri_log(job->output.console ? TRI_LOG_INFO : TRI_LOG_DEBUG,
             "%lld of this rank's %lld shards at once are fastest: %.2f ms forward and backward, %.2f with all "
             "(train.shards_at_once=%lld begins so; no bit depends on it)",
-            (long long)accumulation->shards, (long long)job->shards.count, accumulation->best_s * 1e3,
-            accumulation->all_s * 1e3, (long long)accumulation->shards);
+            (long long)accumulation->at_once, (long long)job->shards.count, accumulation->best_s * 1e3,
+            accumulation->all_s * 1e3, (long long)accumulation->at_once);
 }
 
 /* The next smaller number to try; 0: there is none. */
 static int64_t next_smaller(const tri_job_shards *own)
 {
-    const int64_t largest = largest_part(own), now = own->accumulation.shards;
+    const int64_t largest = largest_part(own), now = own->accumulation.at_once;
     return now > largest ? largest : now / 2;
 }
 
@@ -143,10 +143,10 @@ void tri_accumulation_step(tri_job *job)
         accumulation->least_s = seconds;
     if (accumulation->steps <= TRIES)
         return;
-    if (accumulation->shards == job->shards.count)
+    if (accumulation->at_once == job->shards.count)
         accumulation->all_s = accumulation->least_s;
     if (accumulation->best == 0 || accumulation->least_s < BETTER * accumulation->best_s) {
-        accumulation->best = accumulation->shards;
+        accumulation->best = accumulation->at_once;
         accumulation->best_s = accumulation->least_s;
     }
     const int64_t next = next_smaller(&job->shards);
@@ -154,6 +154,6 @@ void tri_accumulation_step(tri_job *job)
         search_end(job);
         return;
     }
-    accumulation->shards = next;
+    accumulation->at_once = next;
     accumulation->steps = 0;
 }

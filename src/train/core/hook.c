@@ -22,7 +22,7 @@ static tri_status entry_show(const tri_job *job, const tri_param *entry, tri_sli
                              .first = here.first - entry->first,
                              .count = here.count,
                              .values = view.host,
-                             .scale = job->update.figures.grad_scale};
+                             .scale = job->update.scalars.grad_scale};
     tri_status status = job->update.hook(job->update.hook_arg, &gradient);
     if (status == TRI_OK)
         tri_device_view_write(&view);

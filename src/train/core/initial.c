@@ -160,7 +160,7 @@ static tri_status weights_take(tri_job *job, tri_job_arrays *arrays)
 {
     for (int i = 0; i < job->model.tensors.count; i++)
         if (!tri_patterns_match(&job->config.reinit, job->model.tensors.items[i].name))
-            TRI_TRY(tri_shard_map_take(job->model.weights_at, arrays->views[0].host, i));
+            TRI_TRY(tri_shard_map_take(job->placement.weights_at, arrays->views[0].host, i));
     return TRI_OK;
 }
 

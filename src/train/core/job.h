@@ -47,19 +47,19 @@ typedef struct tri_job_test {
 /* gradient_accumulation.c: where a large part of the batch is computed piece by piece: one gradient array per level of
  * its tree. */
 typedef struct tri_accumulation {
-    int64_t shards;  /* computed at once */
+    int64_t at_once; /* shards */
     float **scratch; /* [levels] arrays; NULL when all shards are computed at once */
     int levels;
     bool searching; /* for how many at once are fastest: */
-    int steps;      /* so far with `shards` at once, */
+    int steps;      /* so far with `at_once`, */
     double least_s; /* the least time of one of them, forward and backward, */
     int64_t best;   /* the fastest number before it (0: none), */
     double best_s;  /* its time, */
     double all_s;   /* and that of all shards at once */
 } tri_accumulation;
 
-/* batch_sums.c: of batch norms over the whole batch. */
-typedef struct tri_job_norm_sums {
+/* Sums of batch norms over the whole batch, and how data ranks add them up (batch_sums.c). */
+typedef struct tri_job_batch_sums {
     int64_t count;    /* numbers of one sum, at most; 0: the model has none */
     int64_t *parts;   /* [data ranks]: parts of the tree that each has; NULL: one each */
     int64_t *counts;  /* [data ranks]: of a gather */
@@ -67,14 +67,7 @@ typedef struct tri_job_norm_sums {
     tri_tree_step *steps;
     int step_count;   /* of their tree */
     int64_t spent_ns; /* so far */
-} tri_job_norm_sums;
-
-/* What rates are compared with. */
-typedef struct tri_job_rates {
-    int64_t tokens; /* of a sample; 0: samples are no sequences */
-    double flops;   /* of a sample, forward and backward */
-    double peak;    /* flop/s of all ranks; 0: not measured */
-} tri_job_rates;
+} tri_job_batch_sums;
 
 /* plan.c: what a rank allocates for a run, bytes; data sets, input batches and buffers of links are not counted.
  * snapshot: of what it writes of a checkpoint, if it is written during training. gradients: with partial sums and
@@ -89,7 +82,8 @@ typedef struct tri_job_memory {
     size_t host;
 } tri_job_memory;
 
-/* What of a state is no array; the same on all ranks (scalar_state.c). */
+/* The scalars of the training state, the same on all ranks; weights and the optimizer's arrays are elsewhere
+ * (scalar_state.c). */
 typedef struct tri_scalar_state {
     int64_t step, step_before, first_step, saved_step;
     double loss_scale[3], guard[4];
@@ -117,7 +111,7 @@ typedef struct tri_job_elastic {
     tri_kept grads;           /* memory of gradients, from generation to generation */
     int64_t hash;             /* of the weights that this rank has handed on, while a generation forms */
     bool hashed;              /* it is there */
-    bool dropped;             /* nobody knows whose state is right: none counts */
+    bool dropped;             /* replicas differ without a majority: no state counts */
     bool behind;              /* whoever has a state was away so long that a checkpoint is newer */
     bool ends;                /* after this step: the ranks shall be others; the same on all */
     bool leaves;              /* then: this one does */
@@ -132,13 +126,13 @@ typedef struct tri_job_elastic {
     int64_t number;           /* of the generation */
     tri_isa isa;              /* the best instruction set that this worker offers */
     tri_scalar_state before;  /* the step under way */
-    /* What is in the store: has the generation formed? The first word of all that ask is everybody's. NULL: there
-     * are no others. */
+    /* Agrees with the other ranks, by the store, whether the generation has formed: the first rank's word is
+     * everybody's answer. NULL: there are no other ranks. */
     tri_status (*formed)(void *arg, bool word, bool *stands);
-    bool given_up;                         /* all know that it has not */
-    uint64_t spec_hash, claimed_hash;      /* of what all must have in common (spec.h), and of what it has claimed */
-    int misfit;                            /* rank of one that differs in what all must have alike; -1: none */
-    int64_t lost_ns;                       /* when it was called; 0: nothing was lost, or it has made a step since */
+    bool given_up;                    /* all know that it has not */
+    uint64_t spec_hash, claimed_hash; /* of what all must have in common (spec.h), and of what it has claimed */
+    int misfit;                       /* rank of one that differs in what all must have alike; -1: none */
+    int64_t lost_ns; /* when the last generation ended with a lost rank; 0: none has, or a step was made since */
     bool (*called)(void *arg);             /* somebody wants to join; NULL: nobody can */
     bool (*may_go)(void *arg);             /* enough others are left, or a spare is there; NULL: nobody may */
     void *called_arg;                      /* of all of them */
@@ -158,14 +152,13 @@ typedef enum tri_step_phase {
 typedef struct tri_uncommitted_step {
     int64_t generation;
     tri_scalar_state under_way; /* what the step has found out, and has not counted yet */
-    tri_optim_figures update;
+    tri_optim_scalars update;
     tri_sync_piece *pieces; /* of the own role, then of the mirror */
     int own_count, count;
     float *own_sums, *sums; /* theirs, in memory of the device */
 } tri_uncommitted_step;
 
-/* Of elastic runs whose state is sharded (mirrors.c, reform_assignment.c; docs/design/recovery.md); phase and
- * step_start_ns: of every run. */
+/* Of elastic runs whose state is sharded (mirrors.c, reform_assignment.c; docs/design/recovery.md). */
 typedef struct tri_job_assignment {
     bool on;
     tri_mesh wish; /* sizes that the configuration gives */
@@ -174,13 +167,12 @@ typedef struct tri_job_assignment {
     tri_assignment_state state;    /* that the generation continues from */
     tri_shard_set now;             /* of this generation; its own params and optim are those of the job */
     tri_shard_set kept;            /* what was here before, until all have what they shall have */
-    tri_scalar_state kept_scalars; /* what of that is no array; acted: as in the job */
+    tri_scalar_state kept_scalars; /* what of that is no array; acted: as in job->progress */
     bool kept_acted;
     bool formed;  /* `now` is complete here, */
     bool settled; /* and with all ranks */
     tri_uncommitted_step uncommitted;
-    int mirrored; /* rank whose role the mirror is; -1: there is no mirror */
-    tri_step_phase phase;
+    int mirrored;               /* rank whose role the mirror is; -1: there is no mirror */
     tri_scalar_state under_way; /* what a step that failed had found out */
     tri_sync_piece *pieces;     /* of the mirror */
     int piece_count;            /* of them */
@@ -193,7 +185,6 @@ typedef struct tri_job_assignment {
     tri_state_shard_sight sights[2]; /* of the own role and the mirror, when they were compared last */
     int64_t good_step;               /* after which they were compared for a save, and the same; -1: none */
     int64_t nbytes;                  /* that it sends */
-    int64_t step_start_ns;           /* of the step under way */
 } tri_job_assignment;
 
 /* What a run writes, and where. */
@@ -202,11 +193,11 @@ typedef struct tri_job_output {
     char *seen_folder;    /* of a worker that does not write the run: where it says what it does; NULL: nowhere */
     tri_metrics *metrics; /* rank 0 with a run folder, else NULL */
     tri_console *console; /* rank 0 with console, else NULL */
-    bool quiet;           /* a plan of a run that says the same itself */
+    bool quiet;           /* plan.c: of a run that says the same itself */
     bool result_printed;  /* the run's last lines, by this process */
 } tri_job_output;
 
-/* What names a run, and what its bits depend on. */
+/* What identifies a run, and whether its bits are reproducible. */
 typedef struct tri_job_identity {
     char trace_id[TRI_TRACE_ID_NBYTES]; /* the same on all ranks */
     uint64_t config_hash;
@@ -214,38 +205,42 @@ typedef struct tri_job_identity {
     char bits[128];       /* "reproducible", or why they are not */
 } tri_job_identity;
 
-/* What it is or was trained on. */
+/* The training data (eval, predict: those that the model was trained on), and what reads them. */
 typedef struct tri_job_dataset {
     tri_dataset_info info;
-    tri_data_identity identity; /* of the training set: on rank 0, and whoever may become it; */
-    tri_class_names names;      /* and what its classes are called; in: */
+    tri_data_identity fingerprint; /* of the training set: on rank 0, and whoever may become it */
+    tri_class_names names;         /* of its classes; in: */
     tri_arena names_arena;
-    struct tri_table *table; /* held: what the columns of its data mean; NULL: they are no table */
-    tri_loader *loader;
+    struct tri_table *table; /* held: what the columns mean; NULL: the data are no table */
+    tri_loader *loader;      /* NULL between generations, and where nothing is trained */
     tri_sampler sampler;
 } tri_job_dataset;
 
-/* The model, who holds what of it, and what runs it. */
+/* The model, and what runs it. */
 typedef struct tri_job_model {
-    tri_graph *graph;            /* NULL: */
-    tri_pipeline *pipeline;      /* the model is in stages */
-    tri_stages stages;           /* of these */
-    tri_job_memory stage_memory; /* of a job without others, which has neither */
+    tri_graph *graph;            /* of a model in one stage, else NULL */
+    tri_pipeline *pipeline;      /* of a model in several stages, else NULL */
+    tri_stages stages;           /* where it is cut into them */
+    tri_job_memory stage_memory; /* plan.c: of a planned stage, which has no pipeline object */
     tri_tensor_ranks *tensor;    /* NULL: each layer is here whole */
     bool forward_only;           /* eval, predict: the graph has no backward pass */
-    char weights_path[1200];     /* of who looks at a trained model: its checkpoint; empty: who trains */
+    char weights_path[1200];     /* eval, predict: the checkpoint; empty: who trains */
     int64_t sample_rows;         /* of the embedding that reads the samples; 0: not known */
     tri_shape unordered;         /* image that the model flattens in no stated order; ndim 0: there is none */
     tri_pretrained *source;      /* rank 0, while the job is built: what model.from names; else NULL */
     bool *frozen;                /* [parameters of the model] those that stand still */
     tri_tensors tensors;         /* of the whole model */
-    tri_shares shares;           /* who owns what of the store */
-    tri_spread spread;           /* what of the run */
-    tri_shard_map *weights_at;   /* who holds what of the weights, */
-    tri_shard_map *states_at;    /* and of the optimizer's state: often the same */
-    uint64_t hash;               /* of weights that are spread, */
-    int64_t hashed_step;         /* after this step; -1: none */
 } tri_job_model;
+
+/* Which rank holds which elements of weights and optimizer state. */
+typedef struct tri_job_placement {
+    tri_shares shares;         /* of the store: who updates what */
+    tri_spread spread;         /* what of weights, gradients and state is spread over ranks */
+    tri_shard_map *weights_at; /* of the weights, */
+    tri_shard_map *states_at;  /* and of the optimizer's state: often the same map */
+    uint64_t weights_hash;     /* of weights that are spread, */
+    int64_t hashed_step;       /* after this step; -1: none */
+} tri_job_placement;
 
 /* The shards of each batch that this rank computes. */
 typedef struct tri_job_shards {
@@ -255,47 +250,56 @@ typedef struct tri_job_shards {
     tri_tree_part parts[TRI_TREE_MAX_PARTS]; /* as whole subtrees, from shard 0 of the batch */
     int part_count;
     tri_accumulation accumulation;
-    tri_job_norm_sums norm_sums;
-    tri_device_view norm_blocks; /* [block_count] of doubles: of the norm of the gradient */
+    tri_job_batch_sums batch_sums;
 } tri_job_shards;
 
-/* How the weights move with a step. */
+/* The optimizer's update of a step. */
 typedef struct tri_job_update {
-    tri_optim_figures figures; /* of the last step */
-    bool ahead;                /* some weights may move in the step after their gradients' */
-    tri_gradient_hook hook;    /* of the program, or NULL */
+    tri_optim_scalars scalars;   /* of the last step */
+    tri_device_view norm_blocks; /* [block_count] of doubles: of the norm of the gradient */
+    bool ahead;                  /* the update of some weights may overlap with the next step's forward pass */
+    tri_gradient_hook hook;      /* of the program, or NULL */
     void *hook_arg;
-    double settling_s; /* of this step: what was settled in its forward pass */
-    int64_t waited_ns; /* of the sync, as it was last read */
 } tri_job_update;
 
 /* How far the run is, besides job->step. */
-typedef struct tri_job_steps {
+typedef struct tri_job_progress {
     int64_t steps, steps_per_epoch, first_step;
     int64_t step_before;       /* a worker of parameter servers may continue by no step, or by several */
     int64_t saved_step;        /* of the newest checkpoint of this run, or under way; -1 = none */
     tri_step_record committed; /* of the last step that was made: job->record may be of the one under way */
+    tri_step_phase phase;      /* of the step under way, */
+    int64_t step_start_ns;     /* which has begun then */
     bool acted;                /* what comes after job->step steps (features.h) is done */
     bool stop_wanted;          /* some rank was asked to stop; the same on all ranks after a step */
-    tri_job_rates rates;
-    uint64_t sent_nbytes;              /* by this process, when the last step ended */
-    double trained_s, trained_samples; /* of this process since it began */
-} tri_job_steps;
+} tri_job_progress;
 
-/* Libraries of cards. */
+/* Times and rates of this process. */
+typedef struct tri_job_throughput {
+    int64_t sample_tokens;             /* 0: samples are no sequences */
+    double sample_flops;               /* forward and backward */
+    double peak_flops;                 /* per second, of all ranks; 0: not measured */
+    double settling_s;                 /* time in this step's forward pass that went into the last step's update */
+    int64_t waited_ns;                 /* sync->waited_ns and batch_sums.spent_ns, when step.c last read them */
+    uint64_t sent_nbytes;              /* when the last step ended */
+    double trained_s, trained_samples; /* since it began */
+} tri_job_throughput;
+
+/* Whether a library multiplies on the card, and what sums gradients between ranks: NCCL or the host. */
 typedef struct tri_job_card {
     char no_library[160];              /* why none multiplies; "": none was wanted, or one does */
-    tri_sync_cards sums;               /* who sums the gradients of ranks on cards */
+    tri_sync_cards sums;               /* all zero: the host sums */
     char sums_line[560];               /* the line that says it; "": none has */
     char no_nccl[TRI_NCCL_WHY_NBYTES]; /* why NCCL is not used again by this process; "": it may be */
 } tri_job_card;
 
-/* What most files use lies here, the rest in parts. */
+/* All that one rank of a run holds. Direct members: the ranks, the device, and the objects that a step works on; the
+ * rest by subject. What belongs to one generation ends with tri_job_unform(). */
 struct tri_job {
     tri_config config;
     tri_comm *comm;     /* NULL: alone */
-    tri_comm *own_comm; /* opened by this job, */
-    tri_cluster alone;  /* of this one */
+    tri_comm *own_comm; /* opened by this job */
+    tri_cluster alone;  /* of own_comm */
     tri_group *group;   /* of all ranks */
     int rank, world, threads;
     tri_sync_servers servers; /* parameter servers, of which this is a worker; then world is 1. client NULL: none */
@@ -304,17 +308,19 @@ struct tri_job {
     tri_params *params;
     tri_optim *optim;
     tri_sync *sync;
-    int met; /* tri_job_meet() without tri_job_part() */
+    int met; /* tri_job_meet() without tri_job_part() (local_sgd.c) */
     int64_t step;
     tri_step_record record; /* of the last step */
     tri_job_output output;
     tri_job_identity identity;
     tri_job_dataset data;
     tri_job_model model;
+    tri_job_placement placement;
     tri_job_shards shards;
     tri_job_test test;
     tri_job_update update;
-    tri_job_steps progress;
+    tri_job_progress progress;
+    tri_job_throughput throughput;
     tri_job_card card;
     tri_job_elastic elastic;
     tri_job_assignment assignment;
@@ -322,8 +328,7 @@ struct tri_job {
     void **states; /* of the features (features.h) */
 };
 
-/* job->identity.bits of a run in which a flipped bit was found some steps after it may have been used begins with this.
- */
+/* How job->identity.bits begins where a flipped bit was found only after steps that may have used it. */
 #define TRI_BITS_LATE "not reproducible (a flipped bit was in use "
 /* loop.c: a job with its place among the ranks of comm (NULL: alone), and nothing else. */
 tri_status tri_job_create(tri_comm *comm, const char *run_folder, tri_job **out);

@@ -50,7 +50,7 @@ tri_status tri_job_create(tri_comm *comm, const char *run_folder, tri_job **out)
         return TRI_ENOMEM;
     job->comm = comm;
     tri_status status = tri_features_create(job);
-    job->progress.saved_step = job->model.hashed_step = -1;
+    job->progress.saved_step = job->placement.hashed_step = -1;
     job->test.loss = job->test.accuracy = job->test.perplexity = job->test.mae = job->test.r2 = NAN;
     job->record.known_loss = NAN;
     job->progress.acted = true;
@@ -143,9 +143,9 @@ tri_status tri_job_print_result(tri_job *job)
         tri_console_line(job->output.console, "%s perplexity %.4g", part, job->test.perplexity);
     if (result.samples_per_s > 0)
         tri_console_line(job->output.console, "samples/s %.1f", result.samples_per_s);
-    if (result.samples_per_s > 0 && job->progress.rates.tokens > 0)
+    if (result.samples_per_s > 0 && job->throughput.sample_tokens > 0)
         tri_console_line(job->output.console, "tokens/s %.0f",
-                         result.samples_per_s * (double)job->progress.rates.tokens);
+                         result.samples_per_s * (double)job->throughput.sample_tokens);
     tri_console_line(job->output.console, "weights: xxh3 %016llx", (unsigned long long)result.weights_hash);
     if (strncmp(job->identity.bits, TRI_BITS_LATE, strlen(TRI_BITS_LATE)) == 0)
         tri_console_line(job->output.console, "bits: %s", job->identity.bits);
@@ -214,13 +214,14 @@ tri_status tri_job_run(tri_job *job)
 static tri_status result_fill(tri_job *job, tri_job_result *result)
 {
     TRI_TRY(tri_job_settle(job));
-    *result = (tri_job_result){
-        .step = job->step,
-        .steps = job->progress.steps,
-        .loss = job->record.loss,
-        .test_loss = job->test.loss,
-        .test_accuracy = job->test.accuracy,
-        .samples_per_s = job->progress.trained_s > 0 ? job->progress.trained_samples / job->progress.trained_s : 0};
+    *result = (tri_job_result){.step = job->step,
+                               .steps = job->progress.steps,
+                               .loss = job->record.loss,
+                               .test_loss = job->test.loss,
+                               .test_accuracy = job->test.accuracy,
+                               .samples_per_s = job->throughput.trained_s > 0
+                                                    ? job->throughput.trained_samples / job->throughput.trained_s
+                                                    : 0};
     return tri_job_weights_hash(job, &result->weights_hash);
 }
 
@@ -251,7 +252,7 @@ void tri_job_close(tri_job *job)
     tri_free(job->model.frozen);
     tri_params_destroy(job->params);
     tri_pretrained_close(job->model.source);
-    tri_shares_fini(&job->model.shares);
+    tri_shares_fini(&job->placement.shares);
     tri_dataset_close(job->elastic.data);
     tri_dataset_close(job->elastic.test);
     tri_held_fini(&job->elastic.held[0]);

@@ -20,7 +20,7 @@ static tri_status sum_over_model(tri_job *job, const char *name, void *data, int
 
 tri_status tri_job_flops_meet(tri_job *job)
 {
-    return sum_over_model(job, "operations", &job->progress.rates.flops, 1, TRI_F64);
+    return sum_over_model(job, "operations", &job->throughput.sample_flops, 1, TRI_F64);
 }
 
 /* The sum of a gradient, or this rank's share of it. */
@@ -58,7 +58,7 @@ static void slice_squares(tri_job *job, tri_slice slice, const float *sums)
         tri_slice here = tri_param_within(entry, slice);
         if (here.count > 0 && tri_job_counts_entry(job, entry))
             tri_clip_squares(params, sums + (here.first - slice.first), here.first, here.count,
-                             job->shards.norm_blocks.memory, job->threads);
+                             job->update.norm_blocks.memory, job->threads);
     }
 }
 
@@ -66,25 +66,25 @@ tri_status tri_job_gradient_norm(tri_job *job, double *norm)
 {
     const tri_sync *sync = job->sync;
     int64_t count = job->params->block_count;
-    double *blocks = job->shards.norm_blocks.host;
+    double *blocks = job->update.norm_blocks.host;
     if (sync->ops->squares) {
         memset(blocks, 0, (size_t)count * sizeof(double));
         TRI_TRY(sync->ops->squares(job->sync, blocks));
-        *norm = tri_clip_norm(blocks, count, (double)job->update.figures.grad_scale);
+        *norm = tri_clip_norm(blocks, count, (double)job->update.scalars.grad_scale);
         return TRI_OK;
     }
-    tri_device_fill(job->device, job->shards.norm_blocks.memory, 0, (size_t)count * sizeof(double));
+    tri_device_fill(job->device, job->update.norm_blocks.memory, 0, (size_t)count * sizeof(double));
     if (sync->whole)
         slice_squares(job, (tri_slice){0, job->params->count}, sync->grads[0]);
     for (int i = 0; !sync->whole && i < sync->piece_count; i++)
         slice_squares(job, sync->pieces[i].slice, sync->pieces[i].sums);
-    tri_device_view_read(&job->shards.norm_blocks);
+    tri_device_view_read(&job->update.norm_blocks);
     if (!sync->whole) {
         tri_group_name_next(job->mesh.zero_group, "gradient norm");
         TRI_TRY(tri_all_reduce(job->mesh.zero_group, blocks, blocks, count, TRI_F64, TRI_REDUCE_SUM, NULL));
         tri_group_name_next(job->mesh.zero_group, "");
     }
     TRI_TRY(sum_over_model(job, "gradient norm", blocks, count, TRI_F64));
-    *norm = tri_clip_norm(blocks, count, (double)job->update.figures.grad_scale);
+    *norm = tri_clip_norm(blocks, count, (double)job->update.scalars.grad_scale);
     return TRI_OK;
 }

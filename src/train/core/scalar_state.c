@@ -42,6 +42,6 @@ tri_status tri_scalar_state_take(tri_job *job, const tri_scalar_state *scalars, 
     test->weight = scalars->test[3];
     test->mae = scalars->test[4];
     test->r2 = scalars->test[5];
-    job->model.hashed_step = -1;
+    job->placement.hashed_step = -1;
     return had_state && job->output.metrics ? tri_features_step_missed(job) : TRI_OK;
 }

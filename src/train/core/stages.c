@@ -108,7 +108,7 @@ tri_status tri_job_pipeline_make(tri_job *job, const tri_model *model, const tri
                                 .overlap = job->config.parallel.overlap,
                                 .even = job->config.train.shards % job->mesh.data == 0};
     TRI_TRY(tri_pipeline_create(&setup, &job->model.pipeline));
-    job->progress.rates.flops = tri_pipeline_flops(job->model.pipeline);
+    job->throughput.sample_flops = tri_pipeline_flops(job->model.pipeline);
     return TRI_OK;
 }
 

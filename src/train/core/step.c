@@ -55,10 +55,10 @@ static tri_status entry_settle(tri_job *job, int entry)
     if (slice.count == 0)
         return TRI_OK;
     job->record.comm += lap(&mark_ns);
-    tri_optim_step(job->optim, &job->update.figures, job->params->values, job->sync->grads[0], slice.first,
+    tri_optim_step(job->optim, &job->update.scalars, job->params->values, job->sync->grads[0], slice.first,
                    slice.count);
     job->record.optimizer += lap(&mark_ns);
-    job->update.settling_s += (double)(mark_ns - start_ns) / 1e9;
+    job->throughput.settling_s += (double)(mark_ns - start_ns) / 1e9;
     return TRI_OK;
 }
 
@@ -80,9 +80,9 @@ tri_status tri_job_settle(tri_job *job)
  * theirs. */
 static double waited(tri_job *job)
 {
-    int64_t before_ns = job->update.waited_ns;
-    job->update.waited_ns = job->sync->waited_ns + job->shards.norm_sums.spent_ns;
-    double seconds = (double)(job->update.waited_ns - before_ns) / 1e9;
+    int64_t before_ns = job->throughput.waited_ns;
+    job->throughput.waited_ns = job->sync->waited_ns + job->shards.batch_sums.spent_ns;
+    double seconds = (double)(job->throughput.waited_ns - before_ns) / 1e9;
     job->record.comm += seconds;
     return seconds;
 }
@@ -108,8 +108,8 @@ static tri_status run_shards(tri_job *job, const tri_loader_batch *loaded, int64
     TRI_TRY(tri_graph_grads_set(job->model.graph, part_count, parts, grads));
     TRI_TRY(tri_graph_forward(job->model.graph, &batch, (uint64_t)job->step, true, NULL));
     TRI_TRY(tri_job_settle(job)); /* what no kernel reads */
-    job->record.forward += lap_of(job, "forward", &mark_ns) - job->update.settling_s - waited(job);
-    job->update.settling_s = 0;
+    job->record.forward += lap_of(job, "forward", &mark_ns) - job->throughput.settling_s - waited(job);
+    job->throughput.settling_s = 0;
     TRI_TRY(tri_graph_backward(job->model.graph, ready, job));
     job->record.backward += lap_of(job, "backward", &mark_ns) - waited(job);
     return TRI_OK;
@@ -119,7 +119,7 @@ static tri_status run_shards(tri_job *job, const tri_loader_batch *loaded, int64
 static tri_status run_subtree(tri_job *job, const tri_loader_batch *loaded, int64_t first, int64_t count, int level,
                               float *grad)
 {
-    if (count <= job->shards.accumulation.shards) {
+    if (count <= job->shards.accumulation.at_once) {
         tri_tree_part whole = {0, count};
         return run_shards(job, loaded, first, count, 1, &whole, &grad, NULL);
     }
@@ -151,12 +151,12 @@ static tri_status accumulate(tri_job *job, const tri_loader_batch *loaded)
 {
     if (job->model.pipeline)
         return run_pipeline(job, loaded);
-    if (job->shards.accumulation.shards == job->shards.count)
-        return run_shards(job, loaded, 0, job->shards.count, job->shards.part_count, job->shards.parts,
-                          job->sync->grads, entry_ready);
-    for (int p = 0; p < job->shards.part_count; p++)
-        TRI_TRY(
-            run_subtree(job, loaded, job->shards.parts[p].first, job->shards.parts[p].count, 0, job->sync->grads[p]));
+    float **grads = job->sync->grads;
+    const tri_job_shards *own = &job->shards;
+    if (own->accumulation.at_once == own->count)
+        return run_shards(job, loaded, 0, own->count, own->part_count, own->parts, grads, entry_ready);
+    for (int p = 0; p < own->part_count; p++)
+        TRI_TRY(run_subtree(job, loaded, own->parts[p].first, own->parts[p].count, 0, grads[p]));
     for (int entry = tri_params_tail(job->params); entry >= 0; entry--)
         entry_ready(job, entry);
     return TRI_OK;
@@ -189,8 +189,8 @@ static void figures_find(tri_job *job)
     tri_job_control_read(job);
     job->record.loss = weight != 0 ? (double)tail[TRI_TAIL_LOSS] / (double)weight : NAN;
     job->record.known_loss = weight != 0 ? job->record.loss : job->record.known_loss;
-    job->update.figures =
-        (tri_optim_figures){.step = job->step,
+    job->update.scalars =
+        (tri_optim_scalars){.step = job->step,
                             .lr = job->record.lr,
                             .grad_scale = weight != 0 ? 1.0f / weight / scale : 0,
                             .buffer_scale = tail[TRI_TAIL_SHARDS] > 0 ? 1.0f / tail[TRI_TAIL_SHARDS] : 0};
@@ -201,10 +201,10 @@ static void weights_step(tri_job *job, tri_sync_slice slice)
 {
     const tri_sync *sync = job->sync;
     if (!sync->pieces)
-        tri_optim_step(job->optim, &job->update.figures, job->params->values, sync->grads[0], slice.first, slice.count);
+        tri_optim_step(job->optim, &job->update.scalars, job->params->values, sync->grads[0], slice.first, slice.count);
     for (int i = 0; sync->pieces && i < sync->piece_count; i++) {
         const tri_sync_piece *piece = &sync->pieces[i];
-        tri_optim_step_at(job->optim, &job->update.figures, piece->values, piece->sums, piece->slice.first,
+        tri_optim_step_at(job->optim, &job->update.scalars, piece->values, piece->sums, piece->slice.first,
                           piece->slice.count);
     }
 }
@@ -215,7 +215,7 @@ static tri_status step_judge(tri_job *job)
 {
     double norm = NAN, limit = job->config.optim.clip_norm;
     figures_find(job);
-    float scale = job->update.figures.grad_scale;
+    float scale = job->update.scalars.grad_scale;
     if (job->sync->ops->fold)
         job->sync->ops->fold(job->sync);
     else
@@ -227,8 +227,8 @@ static tri_status step_judge(tri_job *job)
     if (!job->update.ahead && tri_features_want_gradients(job))
         TRI_TRY(tri_features_gradients(job, scale));
     if (limit > 0 && norm > limit)
-        job->update.figures.grad_scale *= (float)(limit / norm);
-    job->sync->grad_scale = job->update.figures.grad_scale;
+        job->update.scalars.grad_scale *= (float)(limit / norm);
+    job->sync->grad_scale = job->update.scalars.grad_scale;
     job->record.grad_norm = norm;
     return TRI_OK;
 }
@@ -254,7 +254,7 @@ static tri_status move_weights(tri_job *job, tri_sync_slice slice)
     if (job->update.ahead && norm_is_wanted(job))
         TRI_TRY(tri_job_gradient_norm(job, &job->record.grad_norm));
     if (gradients)
-        TRI_TRY(tri_features_gradients(job, job->update.figures.grad_scale));
+        TRI_TRY(tri_features_gradients(job, job->update.scalars.grad_scale));
     return TRI_OK;
 }
 
@@ -302,7 +302,7 @@ static tri_status doubt(tri_job *job, tri_status status, bool *same)
     if (status != TRI_ENUMERIC || !tri_features_compare(job))
         return status;
     TRI_TRY(tri_features_commit(job, same));
-    job->assignment.phase = TRI_STEP_OPEN;
+    job->progress.phase = TRI_STEP_OPEN;
     return *same ? tri_fail_copy(status, message) : TRI_OK;
 }
 
@@ -363,25 +363,25 @@ static void step_advance(tri_job *job)
         tri_loader_seek(job->data.loader, next);
     job->step = next;
     job->progress.acted = false;
-    job->assignment.phase = TRI_STEP_OPEN;
+    job->progress.phase = TRI_STEP_OPEN;
 }
 
 /* Samples are those of all workers. */
 static void count_step(tri_job *job, double seconds)
 {
     tri_step_record *record = &job->record;
-    const tri_job_rates *rates = &job->progress.rates;
+    const tri_job_throughput *rates = &job->throughput;
     int64_t samples = batch_samples(job) * (step_after(job) - job->step);
     record->other = seconds - record->data - record->forward - record->backward - record->comm - record->optimizer;
     record->samples_per_s = (double)samples / seconds;
-    record->tokens_per_s = rates->tokens > 0 ? record->samples_per_s * (double)rates->tokens : NAN;
-    record->mfu = rates->peak > 0 ? record->samples_per_s * rates->flops / rates->peak : NAN;
+    record->tokens_per_s = rates->sample_tokens > 0 ? record->samples_per_s * (double)rates->sample_tokens : NAN;
+    record->mfu = rates->peak_flops > 0 ? record->samples_per_s * rates->sample_flops / rates->peak_flops : NAN;
     record->epoch = (double)step_after(job) / (double)job->progress.steps_per_epoch;
     uint64_t sent = tri_counter_now(TRI_COUNT_SENT_NBYTES);
-    record->sent_bytes = (int64_t)(sent - job->progress.sent_nbytes);
-    job->progress.sent_nbytes = sent;
-    job->progress.trained_s += seconds;
-    job->progress.trained_samples += (double)samples;
+    record->sent_bytes = (int64_t)(sent - job->throughput.sent_nbytes);
+    job->throughput.sent_nbytes = sent;
+    job->throughput.trained_s += seconds;
+    job->throughput.trained_samples += (double)samples;
     tri_counter_add(TRI_COUNT_STEPS, 1);
     tri_counter_add(TRI_COUNT_SKIPPED, record->skipped);
     tri_counter_add(TRI_COUNT_SAMPLES, (uint64_t)samples);
@@ -392,7 +392,7 @@ static tri_status step_make(tri_job *job)
     int64_t start_ns = tri_now_ns(), mark_ns = start_ns;
     tri_loader_batch loaded;
     tri_sync_slice slice;
-    job->assignment.step_start_ns = start_ns;
+    job->progress.step_start_ns = start_ns;
     job->record = (tri_step_record){.step = job->step,
                                     .known_loss = job->record.known_loss,
                                     .lr = tri_schedule_rate(&job->config.optim, job->step,
@@ -409,7 +409,7 @@ static tri_status step_make(tri_job *job)
     TRI_TRY(move_weights(job, slice));
     job->record.optimizer += lap_of(job, "optimizer", &mark_ns);
     if (job->elastic.on && tri_job_has_own_weights(job))
-        job->assignment.phase = TRI_STEP_MOVED; /* who is missing at the exchange takes no step back */
+        job->progress.phase = TRI_STEP_MOVED; /* who is missing at the exchange takes no step back */
     if (job->sync->ops->publish)
         TRI_TRY(job->sync->ops->publish(job->sync));
     job->record.comm += lap_of(job, "publish", &mark_ns);
@@ -439,14 +439,14 @@ tri_status tri_job_step_run(tri_job *job)
         return step_make(job);
     job->elastic.before = tri_scalar_state_of(job);
     tri_status status = step_make(job);
-    if (status != TRI_OK && job->assignment.phase != TRI_STEP_MOVED)
+    if (status != TRI_OK && job->progress.phase != TRI_STEP_MOVED)
         step_undo(job);
     return status;
 }
 
 tri_status tri_job_step_end(tri_job *job)
 {
-    count_step(job, (double)(tri_now_ns() - job->assignment.step_start_ns) / 1e9);
+    count_step(job, (double)(tri_now_ns() - job->progress.step_start_ns) / 1e9);
     step_advance(job);
     return tri_features_step_done(job);
 }

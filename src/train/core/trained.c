@@ -135,7 +135,7 @@ static tri_status build(tri_job *job, const tri_trained_setup *setup)
     snprintf(job->model.weights_path, sizeof(job->model.weights_path), "%s", setup->trained->checkpoint);
     if (setup->rows > 0) {
         job->shards.rows = setup->rows;
-        job->shards.accumulation.shards = 1;
+        job->shards.accumulation.at_once = 1;
     }
     TRI_TRY(tri_job_build_model(job, NULL, &info));
     TRI_TRY(tri_job_shard_maps_open(job));

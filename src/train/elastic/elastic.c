@@ -511,7 +511,7 @@ static tri_status decide(elastic *at)
  * it is to their watch. Who said goodbye may have saved: workers are a step apart at most. */
 static bool is_first_left(elastic *at)
 {
-    int64_t until_ns = tri_deadline_after_ms(LEFT_MS), progress = tri_job_progress(at->job);
+    int64_t until_ns = tri_deadline_after_ms(LEFT_MS), progress = tri_job_progress_number(at->job);
     bool left = false;
     for (int r = 0; r < tri_members_rank(at->members); r++) {
         while (!has_lost(at, r)) {
@@ -531,7 +531,7 @@ static bool is_first_left(elastic *at)
 static tri_status save_alone(elastic *at)
 {
     tri_assignment_note has = tri_job_assignment_note(at->job);
-    int64_t progress = tri_job_progress(at->job), number = tri_members_now(at->members)->number + 1;
+    int64_t progress = tri_job_progress_number(at->job), number = tri_members_now(at->members)->number + 1;
     tri_job_generation alone = {number, 1, &progress, &has};
     TRI_TRY(tri_job_decide(at->job, &alone));
     tri_job_unform(at->job);
@@ -578,7 +578,8 @@ static tri_status generation_find(elastic *at)
         at->asked_ns = tri_now_ns();
     }
     if (status == TRI_OK)
-        status = tri_members_next(at->members, tri_job_progress(at->job), way_of, at, tri_deadline_after_ms(limit_ms));
+        status = tri_members_next(at->members, tri_job_progress_number(at->job), way_of, at,
+                                  tri_deadline_after_ms(limit_ms));
     if (status == TRI_OK)
         status = isa_agree(at, tri_deadline_after_ms(limit_ms));
     if (status == TRI_OK)

@@ -177,11 +177,11 @@ tri_status tri_job_commit(tri_job *job, bool *same)
         TRI_TRY_IN(tri_batch_run(assignment->batch, NULL), "while mirrors get the sums");
         tri_device_view_write(&assignment->views[assignment->view_count - 1]);
     }
-    assignment->phase = TRI_STEP_READY;
+    job->progress.phase = TRI_STEP_READY;
     if (due) {
         TRI_TRY(tri_job_mirrors_compare(job, "commit", same));
         if (!*same)
-            assignment->phase = TRI_STEP_OPEN;
+            job->progress.phase = TRI_STEP_OPEN;
         return TRI_OK;
     }
     tri_group_name_next(job->group, "commit");
@@ -197,10 +197,10 @@ void tri_job_mirror_move(tri_job *job)
         return;
     for (int i = 0; !job->record.skipped && i < assignment->piece_count; i++) {
         const tri_sync_piece *piece = &assignment->pieces[i];
-        tri_optim_step_at(assignment->now.mirror.optim, &job->update.figures, piece->values, piece->sums,
+        tri_optim_step_at(assignment->now.mirror.optim, &job->update.scalars, piece->values, piece->sums,
                           piece->slice.first, piece->slice.count);
     }
-    assignment->phase = TRI_STEP_MOVED;
+    job->progress.phase = TRI_STEP_MOVED;
     if (!job->record.skipped)
         tri_job_mirrors_written(job, &assignment->now, job->step + 1);
 }

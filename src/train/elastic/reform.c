@@ -78,7 +78,7 @@ static void store_close(tri_job *job)
     tri_optim_destroy(job->optim);
     tri_params_destroy(job->params);
     tri_tensors_fini(&job->model.tensors);
-    tri_shares_fini(&job->model.shares);
+    tri_shares_fini(&job->placement.shares);
     tri_free(job->model.frozen);
     job->optim = NULL;
     job->params = NULL;
@@ -97,7 +97,7 @@ static tri_status elastic_build(tri_job *job, const tri_job_setup *setup)
     elastic->or_begin = setup->or_begin;
     TRI_TRY(tri_job_open_train_data(job, setup, &elastic->data));
     tri_dataset_keep(elastic->data, TRI_JOB_KEPT_NBYTES);
-    TRI_TRY_IN(tri_dataset_identify(elastic->data, TRI_JOB_KEPT_NBYTES, &job->data.identity),
+    TRI_TRY_IN(tri_dataset_identify(elastic->data, TRI_JOB_KEPT_NBYTES, &job->data.fingerprint),
                "while reading the training data");
     if (!job->assignment.on)
         TRI_TRY(store_open(job));
@@ -123,7 +123,7 @@ tri_status tri_job_open_elastic(const tri_job_setup *setup, tri_job **out)
 
 /* --- progress: twice the step, and 1 where what comes after it (evaluation, checkpoints) is done too --- */
 
-int64_t tri_job_progress(const tri_job *job)
+int64_t tri_job_progress_number(const tri_job *job)
 {
     const tri_job_assignment *assignment = &job->assignment;
     if (assignment->on && !assignment->formed)
@@ -170,7 +170,7 @@ static tri_status ranks_take(tri_job *job, tri_comm *comm)
     if (job->rank > 0) {
         tri_console_close(job->output.console);
         job->output.console = NULL;
-        job->progress.rates.peak = 0;
+        job->throughput.peak_flops = 0;
         tri_features_files_yield(job);
     }
     return TRI_OK;
@@ -279,7 +279,7 @@ tri_status tri_job_run_generation(tri_job *job)
     tri_status status = generation_run(job);
     if (status != TRI_OK && job->world > 1)
         tri_comm_abort(job->comm, status, tri_last_error());
-    if (status != TRI_OK && job->assignment.phase == TRI_STEP_MOVED) {
+    if (status != TRI_OK && job->progress.phase == TRI_STEP_MOVED) {
         job->elastic.exchange_pending = tri_job_has_own_weights(job);
         return moved_end(job, status);
     }

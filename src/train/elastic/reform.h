@@ -24,7 +24,7 @@ tri_status tri_elastic_check(const tri_config *config);
 /* Without any ranks (setup->comm is not looked at): data sets, weights, optimizer. */
 tri_status tri_job_open_elastic(const tri_job_setup *setup, tri_job **out);
 /* Grows with what this job's state holds; -1: it has none. */
-int64_t tri_job_progress(const tri_job *job);
+int64_t tri_job_progress_number(const tri_job *job);
 /* Has anybody saved this step of the run, or a later one, whole? */
 bool tri_job_is_saved(const tri_job *job, int64_t step);
 /* The ranks continued without this one for a while: others have written on. */

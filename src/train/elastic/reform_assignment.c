@@ -93,7 +93,7 @@ tri_assignment_note tri_job_assignment_note(const tri_job *job)
     if (assignment->formed) {
         note.sets[1] = assignment->now.what;
         note.sets[1].step = job->step;
-        note.sets[1].next = assignment->phase == TRI_STEP_READY || is_due(job, &assignment->now);
+        note.sets[1].next = job->progress.phase == TRI_STEP_READY || is_due(job, &assignment->now);
     }
     return note;
 }
@@ -164,9 +164,9 @@ tri_status tri_job_decide(tri_job *job, const tri_job_generation *generation)
     if (!assignment->on)
         return TRI_OK;
     assignment->state = tri_assignment_find(generation->notes, generation->count);
-    if (assignment->formed && assignment->phase == TRI_STEP_READY)
+    if (assignment->formed && job->progress.phase == TRI_STEP_READY)
         TRI_TRY(tri_uncommitted_step_keep(job));
-    assignment->phase = TRI_STEP_OPEN;
+    job->progress.phase = TRI_STEP_OPEN;
     bool made = assignment->state.generation == assignment->uncommitted.generation &&
                 assignment->state.step == assignment->uncommitted.under_way.step + 1;
     if (assignment->uncommitted.generation == 0 || !made)
@@ -185,7 +185,7 @@ static void now_close(tri_job *job)
     job->assignment.formed = false;
     job->params = NULL;
     job->optim = NULL;
-    tri_shares_fini(&job->model.shares);
+    tri_shares_fini(&job->placement.shares);
 }
 
 /* What was of use before becomes what is kept; of two, the one that the generation continues, or the newer. */
@@ -219,7 +219,7 @@ static void assignment_free(tri_job *job)
 /* Do ranks give each other the rest of the weights, as after a step? What nobody moves does not travel then. */
 static bool is_gathered(const tri_job *job)
 {
-    bool gathered = job->model.spread == TRI_SPREAD_STATE || job->model.spread == TRI_SPREAD_GRADIENTS;
+    bool gathered = job->placement.spread == TRI_SPREAD_STATE || job->placement.spread == TRI_SPREAD_GRADIENTS;
     for (int e = 0; e < job->params->entry_count; e++)
         gathered = gathered && !job->params->entries[e].frozen;
     return gathered;
@@ -236,7 +236,7 @@ static tri_status shards_build(tri_job *job)
     job->model.frozen = NULL;
     TRI_TRY(tri_job_build_store(job, &job->elastic.data->info));
     TRI_TRY(tri_job_open_optim(job));
-    TRI_TRY(tri_shares_of(&job->model.shares, tri_mesh_zero_rank(&job->mesh), &share, &count));
+    TRI_TRY(tri_shares_of(&job->placement.shares, tri_mesh_zero_rank(&job->mesh), &share, &count));
     TRI_TRY(tri_state_shard_make(&job->model.tensors, job->params, job->optim, share, count, !is_gathered(job),
                                  &assignment->now.own));
     return assignment->mirrored < 0 ? TRI_OK : tri_job_build_mirror(job, assignment->mirrored, &assignment->now.mirror);
@@ -336,7 +336,7 @@ static tri_status state_take(tri_job *job, const tri_job_generation *generation)
     TRI_TRY(tri_broadcast(job->group, &scalars, sizeof(scalars), TRI_U8, first, NULL));
     if (!gives)
         TRI_TRY(tri_scalar_state_take(job, &scalars, had));
-    job->model.hashed_step = -1;
+    job->placement.hashed_step = -1;
     job->progress.acted = acted;
     if (!job->progress.acted)
         job->progress.saved_step = -1; /* whoever was to save it may be gone */

@@ -61,7 +61,7 @@ static tri_status classes_print(const tri_job *job, tri_string *out)
 
 static tri_status content_print(const tri_job *job, tri_string *out)
 {
-    return tri_string_appendf(out, "%016llx", (unsigned long long)job->data.identity.digest);
+    return tri_string_appendf(out, "%016llx", (unsigned long long)job->data.fingerprint.digest);
 }
 
 static tri_status steps_print(const tri_job *job, tri_string *out)

@@ -35,7 +35,7 @@ tri_status tri_uncommitted_step_keep(tri_job *job)
         return TRI_ENOMEM;
     uncommitted->generation = assignment->now.what.generation;
     uncommitted->under_way = assignment->under_way;
-    uncommitted->update = job->update.figures;
+    uncommitted->update = job->update.scalars;
     uncommitted->own_count = tri_job_own_pieces(job, uncommitted->pieces);
     uncommitted->count = uncommitted->own_count + assignment->piece_count;
     if (assignment->piece_count > 0)

@@ -44,7 +44,7 @@ static void shard_walk(walk *w, const tri_state_shard *shard, bool weights)
 static walk walk_to(const tri_job *job, int64_t byte)
 {
     const tri_shard_set *now = &job->assignment.now;
-    bool whole = job->model.spread != TRI_SPREAD_WEIGHTS;
+    bool whole = job->placement.spread != TRI_SPREAD_WEIGHTS;
     walk w = {.left = byte};
     for (int e = 0; whole && e < job->params->entry_count; e++)
         walk_on(&w, job->params->values + job->params->entries[e].first, job->params->entries[e].count);

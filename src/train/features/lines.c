@@ -12,16 +12,16 @@ typedef struct metrics_state {
     int64_t written_ns; /* when the last line of a step was written, with monitor.step_every_s */
 } metrics_state;
 
-static void metrics_path(const tri_job *job, char path[1200])
+static void metrics_path(const tri_job_output *output, char path[1200])
 {
-    snprintf(path, 1200, "%s/metrics.jsonl", job->output.folder);
+    snprintf(path, 1200, "%s/metrics.jsonl", output->folder);
 }
 
 /* The first line says by what the run is found elsewhere. */
 static tri_status metrics_open(tri_job *job)
 {
     char path[1200], span[TRI_SPAN_ID_NBYTES];
-    metrics_path(job, path);
+    metrics_path(&job->output, path);
     if (!job->output.metrics)
         TRI_TRY(tri_metrics_open(path, job->step, &job->output.metrics));
     tri_span_id_make(job->identity.trace_id, -1, 0, -1, span);
@@ -31,7 +31,7 @@ static tri_status metrics_open(tri_job *job)
 static tri_status metrics_follow(tri_job *job)
 {
     char path[1200];
-    metrics_path(job, path);
+    metrics_path(&job->output, path);
     return tri_metrics_follow(path, &job->output.metrics);
 }
 

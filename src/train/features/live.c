@@ -29,9 +29,9 @@ static int local_rank_of(const tri_job *job)
                                : tri_comm_local_rank(job->comm);
 }
 
-static const char *folder_of(const tri_job *job)
+static const char *folder_of(const tri_job_output *output)
 {
-    return job->output.folder ? job->output.folder : job->output.seen_folder;
+    return output->folder ? output->folder : output->seen_folder;
 }
 
 static void live_close(tri_job *job)
@@ -50,7 +50,7 @@ static tri_status form(tri_job *job)
 {
     const tri_monitor_config *config = &job->config.monitor;
     const tri_stand_place place = {
-        .folder = folder_of(job), .rank = tri_job_number(job), .local_rank = local_rank_of(job)};
+        .folder = folder_of(&job->output), .rank = tri_job_number(job), .local_rank = local_rank_of(job)};
     if (!place.folder || (!config->metrics[0] && config->ranks_every == 0))
         return TRI_OK;
     live_state *live = live_of(job);

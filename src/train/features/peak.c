@@ -75,10 +75,10 @@ static tri_status form(tri_job *job)
         if (job->output.folder)
             TRI_TRY_IN(peak_write(path, of, job->threads, peak), "while keeping the measured peak");
     }
-    job->progress.rates.peak = peak * job->world;
+    job->throughput.peak_flops = peak * job->world;
     if (job->output.console)
         tri_log(TRI_LOG_DEBUG, "peak %.0f GFLOP/s (%d x %s on %d thread%s); MFU is relative to it",
-                job->progress.rates.peak / 1e9, job->world, of, job->threads, job->threads == 1 ? "" : "s");
+                job->throughput.peak_flops / 1e9, job->world, of, job->threads, job->threads == 1 ? "" : "s");
     return TRI_OK;
 }
 

@@ -55,7 +55,7 @@ static tri_status plan(tri_job *job, const tri_model *given, const tri_dataset_i
         TRI_TRY(tri_model_build(job->config.model, info->sample, info->classes, &built));
         given = built;
     }
-    texts->places = job->progress.rates.tokens > 0 ? job->progress.rates.tokens : 1;
+    texts->places = job->throughput.sample_tokens > 0 ? job->throughput.sample_tokens : 1;
     tri_token_graph_config config = {
         .device = job->device, .dtype = TRI_F32, .threads = job->threads, .sequences = 1, .places = texts->places};
     tri_status status = tri_token_graph_compile(given, &config, &texts->graph);
@@ -102,7 +102,7 @@ static tri_status form(tri_job *job)
         return TRI_OK;
     tri_generate_request request = request_make(job);
     tri_generate_result result = {0};
-    if (tri_shard_map_is_spread(job->model.weights_at) || job->config.parallel.tensor_parts > 1) {
+    if (tri_shard_map_is_spread(job->placement.weights_at) || job->config.parallel.tensor_parts > 1) {
         texts->gathered = tri_alloc_bulk((size_t)job->model.tensors.total * sizeof(float));
         if (!texts->gathered)
             return tri_fail(TRI_ENOMEM, "train.sample_every: rank 0 needs %lld bytes for all weights",
@@ -146,7 +146,8 @@ static tri_status weights_gather(tri_job *job, tri_job_arrays *arrays)
         for (int64_t at = 0, count; at < row->count; at += count) {
             const float *values;
             count = row->count - at;
-            TRI_TRY(tri_shard_map_read(job->model.weights_at, arrays->views[0].host, row->first + at, &count, &values));
+            TRI_TRY(
+                tri_shard_map_read(job->placement.weights_at, arrays->views[0].host, row->first + at, &count, &values));
             memcpy(texts_of(job)->gathered + row->first + at, values, (size_t)count * sizeof(float));
         }
     }

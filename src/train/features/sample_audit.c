@@ -30,9 +30,9 @@ static bool is_kept(const tri_job *job)
     return job->output.folder && !job->servers.client && !tri_sync_is_local(&job->config.parallel);
 }
 
-static tri_ledger_plan plan_of(const tri_job *job)
+static tri_ledger_plan plan_of(const tri_job_dataset *data)
 {
-    const tri_sampler *sampler = &job->data.sampler;
+    const tri_sampler *sampler = &data->sampler;
     return (tri_ledger_plan){.seed = (int64_t)sampler->seed,
                              .count = sampler->count,
                              .batch = sampler->batch,
@@ -40,7 +40,7 @@ static tri_ledger_plan plan_of(const tri_job *job)
                              .shuffle = sampler->shuffle,
                              .block = sampler->block,
                              .buffer = sampler->buffer,
-                             .data = job->data.identity.digest};
+                             .data = data->fingerprint.digest};
 }
 
 bool tri_job_ledger_is_kept(const tri_job *job)
@@ -60,7 +60,7 @@ static tri_status ledger_follow(tri_job *job)
 
 static tri_status ledger_lead(tri_job *job)
 {
-    tri_ledger_plan plan = plan_of(job);
+    tri_ledger_plan plan = plan_of(&job->data);
     tri_ledger *ledger = state_of(job)->ledger;
     return ledger ? tri_ledger_lead(ledger, &plan, job->step) : TRI_OK;
 }

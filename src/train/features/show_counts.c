@@ -14,9 +14,9 @@
 
 #define TILE_COUNT (INT64_C(1) << 15)
 
-static size_t counts_nbytes(const tri_job *job)
+static size_t counts_nbytes(const tri_tensors *tensors)
 {
-    return (size_t)job->model.tensors.count * TRI_HISTOGRAM_BINS * sizeof(int64_t);
+    return (size_t)tensors->count * TRI_HISTOGRAM_BINS * sizeof(int64_t);
 }
 
 tri_status tri_show_counts_open(tri_job *job)
@@ -26,8 +26,8 @@ tri_status tri_show_counts_open(tri_job *job)
     if (job->config.monitor.histogram_every == 0)
         return TRI_OK;
     show->thread_count = job->threads;
-    show->gradients = tri_alloc_zero(1, counts_nbytes(job));
-    show->weights = tri_alloc_zero(1, counts_nbytes(job));
+    show->gradients = tri_alloc_zero(1, counts_nbytes(&job->model.tensors));
+    show->weights = tri_alloc_zero(1, counts_nbytes(&job->model.tensors));
     show->threads = tri_alloc_zero((size_t)show->thread_count * TRI_HISTOGRAM_BINS, sizeof(int64_t));
     return show->gradients && show->weights && show->threads ? TRI_OK : TRI_ENOMEM;
 }
@@ -112,7 +112,7 @@ tri_status tri_show_gradients(tri_job *job, float scale)
     tri_job_show *show = tri_show_of(job);
     if (sync->whole && job->mesh.data_rank > 0)
         return TRI_OK;
-    memset(show->gradients, 0, counts_nbytes(job));
+    memset(show->gradients, 0, counts_nbytes(&job->model.tensors));
     if (sync->whole)
         TRI_TRY(slice_count(job, show->gradients, (tri_slice){0, job->params->count}, sync->grads[0], scale, true));
     for (int i = 0; !sync->whole && i < sync->piece_count; i++)
@@ -127,7 +127,7 @@ static tri_status weights_count(tri_job *job)
 {
     tri_job_show *show = tri_show_of(job);
     const tri_params *params = job->params;
-    memset(show->weights, 0, counts_nbytes(job));
+    memset(show->weights, 0, counts_nbytes(&job->model.tensors));
     if (!params->share && job->mesh.data_rank > 0)
         return TRI_OK;
     if (!params->share)

@@ -132,7 +132,7 @@ static tri_status filters_read(tri_job *job, float *array, float *values)
     const float *window;
     for (int64_t at = 0, count = 0, all = job->model.tensors.items[0].count; at < all; at += count) {
         count = all - at;
-        TRI_TRY(tri_shard_map_read(job->model.weights_at, array, at, &count, &window));
+        TRI_TRY(tri_shard_map_read(job->placement.weights_at, array, at, &count, &window));
         memcpy(values + at, window, (size_t)count * sizeof(float));
     }
     return TRI_OK;
@@ -144,8 +144,9 @@ static tri_status filters_write(tri_job *job, float *array)
     if (!filters_find(job, &shape))
         return TRI_OK;
     if (job->rank > 0)
-        return tri_shard_map_is_spread(job->model.weights_at) ? tri_shard_map_give(job->model.weights_at, array, 0)
-                                                              : TRI_OK;
+        return tri_shard_map_is_spread(job->placement.weights_at)
+                   ? tri_shard_map_give(job->placement.weights_at, array, 0)
+                   : TRI_OK;
     float *values = tri_alloc((size_t)job->model.tensors.items[0].count * sizeof(float));
     tri_status status = values ? filters_read(job, array, values) : TRI_ENOMEM;
     if (status == TRI_OK && tri_show_of(job)->file)

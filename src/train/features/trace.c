@@ -123,7 +123,7 @@ static tri_status step_begin(tri_job *job)
     kernels_time(job, job->step);
     if (trace->begin_ns != 0)
         return TRI_OK;
-    trace->begin_ns = job->assignment.step_start_ns;
+    trace->begin_ns = job->progress.step_start_ns;
     tri_job_who_tell(job, trace->window.from);
     return TRI_OK;
 }

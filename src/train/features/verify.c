@@ -67,7 +67,8 @@ void tri_job_repairs_add(tri_job *job)
 /* The ranks with the same weights (array 0) or optimizer's state; NULL: nobody else has this rank's. */
 static tri_group *replicas_of(const tri_job *job, int array)
 {
-    bool spread = array == 0 ? job->model.spread == TRI_SPREAD_WEIGHTS : job->model.spread != TRI_SPREAD_NOTHING;
+    bool spread =
+        array == 0 ? job->placement.spread == TRI_SPREAD_WEIGHTS : job->placement.spread != TRI_SPREAD_NOTHING;
     tri_group *group = spread ? job->mesh.replica_group : job->mesh.data_group;
     return group && tri_group_count(group) > 1 ? group : NULL;
 }
@@ -78,7 +79,7 @@ int64_t tri_job_verify_steps(const tri_job *job, double nbytes)
     int64_t steps = job->config.train.verify_every;
     if (steps != TRI_VERIFY_AUTO)
         return steps == TRI_VERIFY_OFF ? 0 : steps;
-    double step = job->progress.rates.flops * (double)job->config.train.batch / job->world;
+    double step = job->throughput.sample_flops * (double)job->config.train.batch / job->world;
     double every = step > 0 ? nbytes * COST_FLOPS / (COST_LIMIT * step) : 1;
     return every > 1 ? (int64_t)every + 1 : 1;
 }
@@ -87,7 +88,8 @@ int64_t tri_job_verify_steps(const tri_job *job, double nbytes)
 static double hashed_nbytes(const tri_job *job)
 {
     const tri_mesh *mesh = &job->mesh;
-    double owners = (double)mesh->tensor * mesh->pipeline * (job->model.spread == TRI_SPREAD_WEIGHTS ? mesh->zero : 1);
+    double owners =
+        (double)mesh->tensor * mesh->pipeline * (job->placement.spread == TRI_SPREAD_WEIGHTS ? mesh->zero : 1);
     return (double)job->model.tensors.total * sizeof(float) / owners;
 }
 
@@ -124,7 +126,7 @@ static tri_status form(tri_job *job)
     verify->compared = job->step;
     verify->good_step = -1;
     bool alike = !tri_job_has_own_weights(job) && !job->servers.client && job->world > 1;
-    bool several = job->model.spread == TRI_SPREAD_WEIGHTS ? job->mesh.zero < job->mesh.data : job->mesh.data > 1;
+    bool several = job->placement.spread == TRI_SPREAD_WEIGHTS ? job->mesh.zero < job->mesh.data : job->mesh.data > 1;
     if (!alike || !several)
         return TRI_OK;
     verify->every = tri_job_verify_steps(job, hashed_nbytes(job));
@@ -339,9 +341,9 @@ static tri_status replicas_open(tri_job *job, replicas *found)
 {
     *found = (replicas){.all = {0, job->params->count}};
     TRI_TRY(tri_job_arrays_open(job, true, &found->arrays));
-    TRI_TRY(tri_shares_of(&job->model.shares, tri_mesh_zero_rank(&job->mesh), &found->own, &found->own_count));
+    TRI_TRY(tri_shares_of(&job->placement.shares, tri_mesh_zero_rank(&job->mesh), &found->own, &found->own_count));
     for (int a = 0; a < found->arrays.count; a++) {
-        bool whole = a == 0 && job->model.spread != TRI_SPREAD_WEIGHTS;
+        bool whole = a == 0 && job->placement.spread != TRI_SPREAD_WEIGHTS;
         replica *item = &found->items[found->count];
         *item = (replica){.group = replicas_of(job, a),
                           .values = found->arrays.views[a].host,

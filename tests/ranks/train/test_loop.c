@@ -157,7 +157,7 @@ static bool step_from_zero(tri_job *job)
     const tri_param *bias = &job->params->entries[job->params->entry_count - 1];
     const float *tail = job->sync->tail;
     bool right = status == TRI_OK && (double)tail[TRI_TAIL_WEIGHT] == counted && bias->count == CLASSES &&
-                 job->progress.rates.tokens == TOKENS;
+                 job->throughput.sample_tokens == TOKENS;
     for (int c = 0; c < CLASSES && counted > 0; c++)
         right = right && fabs((double)values[bias->first + c] - share[c] / counted + 1.0 / CLASSES) < 1e-6;
     right = right && (counted > 0 ? fabs(job->record.loss - log(CLASSES)) < 1e-6 : isnan(job->record.loss));
@@ -420,8 +420,8 @@ static void the_peak_is_measured_once_for_a_folder(void **state)
         snprintf(text, sizeof(text), before, i == 3 ? "bf16" : "f32", i == 1 ? "another" : tri_kernel_arithmetic());
         assert_int_equal(tri_fs_write_atomic(RUN_FOLDER "/peak.json", text, i == 2 ? 9 : strlen(text)), TRI_OK);
         assert_int_equal(tri_job_open(&setup, &job), TRI_OK);
-        assert_int_equal(job->progress.rates.peak == 123456789, i == 0);
-        assert_true(job->progress.rates.peak > 1e8);
+        assert_int_equal(job->throughput.peak_flops == 123456789, i == 0);
+        assert_true(job->throughput.peak_flops > 1e8);
         tri_job_close(job);
     }
     assert_int_equal(tri_fs_remove(RUN_FOLDER), TRI_OK);
@@ -440,8 +440,8 @@ static void rates_of_tokens_and_operations_follow_from_samples(void **state)
     const tri_step_record *record = &job->record;
     assert_true(fabs(record->tokens_per_s / record->samples_per_s - TOKENS) < 1e-9);
     /* 8 x 5 multiply-adds a token; upward, weights, embedding */
-    assert_true(fabs(job->progress.rates.flops - 3 * 2.0 * 8 * 5 * TOKENS) < 1e-9);
-    assert_true(fabs(record->mfu * job->progress.rates.peak / record->samples_per_s - job->progress.rates.flops) <
+    assert_true(fabs(job->throughput.sample_flops - 3 * 2.0 * 8 * 5 * TOKENS) < 1e-9);
+    assert_true(fabs(record->mfu * job->throughput.peak_flops / record->samples_per_s - job->throughput.sample_flops) <
                 1e-6);
     assert_true(record->grad_norm > 0);
     tri_job_close(job);

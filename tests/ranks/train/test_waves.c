@@ -58,11 +58,11 @@ static void the_fastest_number_is_kept(void **state)
         int64_t shards = 8;
         for (int i = 0; i < 4 && cases[c].seconds[i] > 0; i++, shards /= 2) {
             assert_true(job->shards.accumulation.searching);
-            assert_int_equal(job->shards.accumulation.shards, shards);
+            assert_int_equal(job->shards.accumulation.at_once, shards);
             took(job, cases[c].seconds[i]);
         }
         assert_false(job->shards.accumulation.searching);
-        assert_int_equal(job->shards.accumulation.shards, cases[c].found);
+        assert_int_equal(job->shards.accumulation.at_once, cases[c].found);
         assert_int_equal(job->shards.accumulation.scratch == NULL,
                          cases[c].found == 8); /* nothing is kept for nothing */
         tri_job_close(job);

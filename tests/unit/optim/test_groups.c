@@ -61,7 +61,7 @@ static void expect_step(const char *groups, const char *decay, const float lr[2]
         fail_msg("%s", tri_last_error());
     store_fill(values, grads);
     memcpy(before, values, sizeof(values));
-    tri_optim_figures figures = {.lr = 0.1f, .grad_scale = 0.5f, .buffer_scale = 0.25f};
+    tri_optim_scalars figures = {.lr = 0.1f, .grad_scale = 0.5f, .buffer_scale = 0.25f};
     tri_optim_step(optim, &figures, values, grads, 0, STORE_COUNT);
     for (int e = 0; e < 2; e++)
         for (int64_t i = store_entries[e].first; i < store_entries[e].first + store_entries[e].count; i++) {
@@ -98,7 +98,7 @@ static void slices_and_threads_change_no_bit(void **state)
             assert_int_equal(tri_optim_create(&config, &store, 1 + variant % 3, &optim), TRI_OK);
             store_fill(values, grads);
             for (int64_t step = 0; step < 2; step++) {
-                tri_optim_figures figures = {.step = step, .lr = 0.1f, .grad_scale = 0.5f, .buffer_scale = 0.25f};
+                tri_optim_scalars figures = {.step = step, .lr = 0.1f, .grad_scale = 0.5f, .buffer_scale = 0.25f};
                 int64_t piece = variant == 0 ? STORE_COUNT : 1777 * variant;
                 for (int64_t first = 0; first < STORE_COUNT; first += piece)
                     tri_optim_step(optim, &figures, values, grads, first,

@@ -23,9 +23,9 @@ static tri_optim_config config_of(const char *const *settings)
     return config;
 }
 
-static tri_optim_figures figures_of(int64_t step)
+static tri_optim_scalars figures_of(int64_t step)
 {
-    return (tri_optim_figures){.step = step, .lr = 0.1f, .grad_scale = 0.5f, .buffer_scale = 0.25f};
+    return (tri_optim_scalars){.step = step, .lr = 0.1f, .grad_scale = 0.5f, .buffer_scale = 0.25f};
 }
 
 /* Plain formulas in double for one element over three steps with the same gradient. */
@@ -93,7 +93,7 @@ static void three_steps_follow_the_formulas(void **state)
         store_fill(values, grads);
         memcpy(expected, values, sizeof(values));
         for (int64_t step = 0; step < 3; step++) {
-            tri_optim_figures figures = figures_of(step);
+            tri_optim_scalars figures = figures_of(step);
             tri_optim_step(optim, &figures, values, grads, 0, STORE_COUNT);
         }
         for (int e = 0; e < 2; e++)
@@ -156,7 +156,7 @@ static void long_runs_follow_a_reference_in_double(void **state)
         tri_rng rng = {7, c};
         for (int64_t step = 0; step < 40000; step++) {
             float g = tri_rng_uniform(rng, (uint64_t)step) - 0.4f;
-            tri_optim_rows_begin(&rows, &(tri_optim_figures){step, 0.001, 1.0f, 1.0f});
+            tri_optim_rows_begin(&rows, &(tri_optim_scalars){step, 0.001, 1.0f, 1.0f});
             tri_optim_rows_step(&rows, &x, &g, pieces, 1);
             double before = want;
             want = reference_step(&config, step, (double)g, before, kept);
@@ -187,7 +187,7 @@ static void small_decoupled_decay_is_not_rounded(void **state)
     double lost = 0;
     for (int i = 0; i < COUNT; i++)
         x[i] = 1 + (float)i / COUNT;
-    tri_optim_rows_begin(&rows, &(tri_optim_figures){0, 1e-4, 1.0f, 1.0f});
+    tri_optim_rows_begin(&rows, &(tri_optim_scalars){0, 1e-4, 1.0f, 1.0f});
     tri_optim_rows_step(&rows, x, g, pieces, COUNT);
     for (int i = 0; i < COUNT; i++)
         lost += 1 - (double)x[i] / (1 + (double)i / COUNT);
@@ -214,7 +214,7 @@ static void slow_running_statistics_follow_a_reference_in_double(void **state)
     tri_rng rng = {7, 0};
     for (int64_t step = 0; step < 60000; step++) {
         float sum = 2 * tri_rng_uniform(rng, (uint64_t)step);
-        tri_optim_step(optim, &(tri_optim_figures){step, 0.1, 1.0f, 0.5f}, &average, &sum, 0, 1);
+        tri_optim_step(optim, &(tri_optim_scalars){step, 0.1, 1.0f, 0.5f}, &average, &sum, 0, 1);
         want += 1e-4 * ((double)sum / 2 - want);
     }
     if (fabs((double)average - want) > 2e-5 * want)
@@ -232,7 +232,7 @@ static void running_statistics_take_in_the_mean_over_shards(void **state)
     assert_int_equal(tri_optim_create(&config, &store, 1, &optim), TRI_OK);
     store_fill(values, grads);
     memcpy(expected, values, sizeof(values));
-    tri_optim_figures figures = figures_of(0);
+    tri_optim_scalars figures = figures_of(0);
     tri_optim_step(optim, &figures, values, grads, 0, STORE_COUNT);
     for (int64_t i = store_entries[2].first; i < store_entries[2].first + 4; i++)
         assert_float_equal(values[i], 0.9f * expected[i] + 0.1f * grads[i] * 0.25f, 1e-6f);
@@ -256,7 +256,7 @@ static void slices_and_threads_change_no_bit_and_gaps_stay_zero(void **state)
             assert_int_equal(tri_optim_create(&config, &store, 1 + variant % 3, &optim), TRI_OK);
             store_fill(values, grads);
             for (int64_t step = 0; step < 3; step++) {
-                tri_optim_figures figures = figures_of(step);
+                tri_optim_scalars figures = figures_of(step);
                 int64_t piece = variant == 0 ? STORE_COUNT : 1777 * variant;
                 for (int64_t first = 0; first < STORE_COUNT; first += piece)
                     tri_optim_step(optim, &figures, values, grads, first,
@@ -288,7 +288,7 @@ static void adagrad_gives_the_figures_of_pytorch(void **state)
     for (int64_t step = 0; step < 3; step++) {
         values[1] = 3; /* without a gradient */
         grads[0] = steps[step];
-        tri_optim_step(optim, &(tri_optim_figures){step, 0.1f, 1.0f, 1.0f}, values, grads, 0, STORE_COUNT);
+        tri_optim_step(optim, &(tri_optim_scalars){step, 0.1f, 1.0f, 1.0f}, values, grads, 0, STORE_COUNT);
         assert_true(fabs((double)values[0] - want[step]) < 1e-7);
         assert_true(values[1] == 3);
     }
@@ -306,7 +306,7 @@ static void without_epsilon_a_weight_without_gradient_stays(void **state)
     store_fill(values, grads);
     memset(grads, 0, sizeof(grads));
     memcpy(expected, values, sizeof(values));
-    tri_optim_step(optim, &(tri_optim_figures){0, 0.1f, 1.0f, 1.0f}, values, grads, 0, STORE_COUNT);
+    tri_optim_step(optim, &(tri_optim_scalars){0, 0.1f, 1.0f, 1.0f}, values, grads, 0, STORE_COUNT);
     assert_memory_equal(values, expected, sizeof(float) * STORE_WEIGHT_COUNT);
     tri_optim_destroy(optim);
 }
@@ -324,12 +324,12 @@ static void ftrl_gives_zeros_and_rests_at_rate_zero(void **state)
     for (int64_t step = 0; step < 4; step++) {
         grads[0] = step % 2 ? 0.75f : -0.5f; /* z stays below l1 */
         grads[1] = -0.5f;                    /* z reaches -2 */
-        tri_optim_step(optim, &(tri_optim_figures){step, 0.1f, 1.0f, 1.0f}, values, grads, 0, STORE_COUNT);
+        tri_optim_step(optim, &(tri_optim_scalars){step, 0.1f, 1.0f, 1.0f}, values, grads, 0, STORE_COUNT);
         assert_true(values[0] == 0);
         assert_true((values[1] > 0) == (step >= 2));
     }
     memcpy(expected, values, sizeof(values));
-    tri_optim_step(optim, &(tri_optim_figures){4, 0.0f, 1.0f, 1.0f}, values, grads, 0, STORE_COUNT);
+    tri_optim_step(optim, &(tri_optim_scalars){4, 0.0f, 1.0f, 1.0f}, values, grads, 0, STORE_COUNT);
     assert_memory_equal(values, expected, sizeof(values));
     tri_optim_destroy(optim);
 }
@@ -356,7 +356,7 @@ static void parts_with_state_of_their_own_move_as_the_whole(void **state)
     assert_int_equal(tri_optim_nbytes(whole), 2 * STORE_COUNT * sizeof(float));
     store_fill(values, grads);
     for (int64_t step = 0; step < 3; step++)
-        tri_optim_step(whole, &(tri_optim_figures){step, 0.01f, 0.5f, 0.25f}, values, grads, 0, STORE_COUNT);
+        tri_optim_step(whole, &(tri_optim_scalars){step, 0.01f, 0.5f, 0.25f}, values, grads, 0, STORE_COUNT);
     memcpy(expected, values, sizeof(values));
     store_fill(values, grads);
     for (int p = 0; p < 3; p++) {
@@ -364,7 +364,7 @@ static void parts_with_state_of_their_own_move_as_the_whole(void **state)
         assert_int_equal(tri_optim_create_part(&config, &store, cuts[p], count, 2, &parts[p]), TRI_OK);
         assert_int_equal(tri_optim_nbytes(parts[p]), 2 * (size_t)count * sizeof(float));
         for (int64_t step = 0; step < 3; step++)
-            tri_optim_step(parts[p], &(tri_optim_figures){step, 0.01f, 0.5f, 0.25f}, values, grads, cuts[p], count);
+            tri_optim_step(parts[p], &(tri_optim_scalars){step, 0.01f, 0.5f, 0.25f}, values, grads, cuts[p], count);
         for (int s = 0; s < 2; s++)
             assert_memory_equal(tri_optim_state(parts[p], s), tri_optim_state(whole, s) + cuts[p],
                                 (size_t)count * sizeof(float));
@@ -392,7 +392,7 @@ static void slices_that_lie_apart_move_as_the_whole(void **state)
         memcpy(own_grads + at, grads + slices[i].first, (size_t)slices[i].count * sizeof(float));
     }
     for (int64_t step = 0; step < 3; step++) {
-        tri_optim_figures figures = {step, 0.01f, 0.5f, 0.25f};
+        tri_optim_scalars figures = {step, 0.01f, 0.5f, 0.25f};
         tri_optim_step(whole, &figures, values, grads, 0, STORE_COUNT);
         for (int64_t i = 0, at = 0; i < 3; at += slices[i++].count)
             tri_optim_step_at(share, &figures, own_values + at, own_grads + at, slices[i].first, slices[i].count);
@@ -415,7 +415,7 @@ static void a_step_allocates_nothing(void **state)
     tri_optim *optim;
     assert_int_equal(tri_optim_create(&config, &store, 2, &optim), TRI_OK);
     store_fill(values, grads);
-    tri_optim_figures figures = figures_of(0);
+    tri_optim_scalars figures = figures_of(0);
     uint64_t calls = tri_memory_now().calls;
     tri_optim_step(optim, &figures, values, grads, 0, STORE_COUNT);
     assert_int_equal(tri_memory_now().calls, calls);

@@ -34,7 +34,7 @@ static void rows_move_as_the_store_does(void **state)
         assert_int_equal(tri_optim_create(&config, &store, 1, &optim), TRI_OK);
         store_fill(values, grads);
         for (int64_t step = 0; step < 3; step++)
-            tri_optim_step(optim, &(tri_optim_figures){step, 0.1f, 0.5f, 1.0f}, values, grads, 0, 1600);
+            tri_optim_step(optim, &(tri_optim_scalars){step, 0.1f, 0.5f, 1.0f}, values, grads, 0, 1600);
         memcpy(expected, values, sizeof(values));
         assert_int_equal(tri_optim_rows_init(&rows, &config), TRI_OK);
         assert_int_equal(rows.states, tri_optim_states(&config));
@@ -43,7 +43,7 @@ static void rows_move_as_the_store_does(void **state)
                 arrays[s][i] = tri_optim_rows_initial(&rows, s);
         store_fill(values, grads);
         for (int64_t step = 0; step < 3; step++) {
-            tri_optim_rows_begin(&rows, &(tri_optim_figures){step, 0.1f, 0.5f, 1.0f});
+            tri_optim_rows_begin(&rows, &(tri_optim_scalars){step, 0.1f, 0.5f, 1.0f});
             for (int row = 99; row >= 0; row--) {
                 float *pieces[] = {arrays[0] + 16 * row, arrays[1] + 16 * row};
                 tri_optim_rows_step(&rows, values + 16 * row, grads + 16 * row, pieces, 16);

@@ -142,7 +142,7 @@ static void pushes_of(ps_sparse *table, const char *name, rig_random *random)
     memset(plain, 0, sizeof(plain));
     for (int64_t step = 0; step < 60; step++) {
         int64_t count = (int64_t)rig_below(random, 400);
-        tri_optim_figures figures = {step, 0.1f, 0.5f, 1.0f};
+        tri_optim_scalars figures = {step, 0.1f, 0.5f, 1.0f};
         tri_optim_rows_begin(&optim, &figures);
         for (int64_t k = 0; k < count; k++) {
             uint64_t i = rig_below(random, KEYS);
@@ -267,7 +267,7 @@ static void a_table_goes_on_elsewhere_from_its_bytes(void **state)
     }
     expect_plain(copy, PS_INITIAL_UNIFORM);
     /* State came along: one more push gives the same. */
-    tri_optim_figures figures = {60, 0.1f, 1.0f, 1.0f};
+    tri_optim_scalars figures = {60, 0.1f, 1.0f, 1.0f};
     ps_push push = {.clock = 60, .figures = &figures};
     static float mine[KEYS][DIM], theirs[KEYS][DIM];
     OK(ps_sparse_push(table, &push, keys, rows[0], KEYS));
@@ -474,7 +474,7 @@ static void running_out_of_memory_changes_nothing(void **state)
 {
     (void)state;
     uint64_t live = tri_memory_now().live;
-    tri_optim_figures figures = {0, 0.1f, 1.0f, 1.0f};
+    tri_optim_scalars figures = {0, 0.1f, 1.0f, 1.0f};
     ps_push push = {.clock = 1, .figures = &figures};
     for (int i = 0; i < KEYS; i++) {
         keys[i] = key_of((uint64_t)i);
@@ -656,7 +656,7 @@ static void rows_that_lie_in_a_row_take_in_what_they_would_elsewhere(void **stat
 {
     (void)state;
     tri_optim_config optim = optim_of("adagrad");
-    tri_optim_figures figures = {1, 0.1f, 1.0f, 1.0f};
+    tri_optim_scalars figures = {1, 0.1f, 1.0f, 1.0f};
     int calls = 0;
     const ps_push kinds[] = {{.merge = ps_merge_add}, {.figures = &figures}, {.merge = merge_hash, .arg = &calls}};
     for (int i = 0; i < RUN_ROWS; i++)
