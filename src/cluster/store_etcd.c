@@ -5,7 +5,7 @@
  * A claim is one transaction (put if nobody has), an add a compare-and-swap on the revision, a wait a look and then a
  * watch from that look's revision on, so that nothing is missed between the two. Keys of a job have a prefix of their
  * own. A call whose member does not answer is asked of the next one, although the first may have done it: so a store
- * puts a mark of its own with each number that it changes, and knows by it what it has done already.
+ * puts a mark of its own with each claim and each number that it changes, and knows by it what it has done already.
  */
 #include <jansson.h>
 #include <stdio.h>
@@ -24,8 +24,8 @@ typedef struct etcd_store {
     tri_mutex mutex;
     tri_etcd *etcd;
     char prefix[TRI_ETCD_PREFIX_NBYTES];
-    char mark[32]; /* key of this store's latest change of a number */
-    int64_t changes;
+    char mark[32];              /* key of the number of this store's latest transaction */
+    int64_t changes;            /* transactions so far */
     tri_store_opening *opening; /* until it is open: a stop signal ends its waits; else NULL */
 } etcd_store;
 
@@ -166,9 +166,28 @@ static tri_status found_read(json_t *range, json_t *header, found *out)
     return first ? base64_read(value ? value : "", &out->bytes, &out->nbytes) : TRI_OK;
 }
 
+/* {"key":..}; NULL: memory is out. */
+static char *key_text(const etcd_store *store, const char *key)
+{
+    char *name = key64(store, key), *text = name ? tri_format("{\"key\":\"%s\"}", name) : NULL;
+
+    tri_free(name);
+    return text;
+}
+
+/* {"key":..,"value":..}; value: in base 64. */
+static char *put_text(const etcd_store *store, const char *key, const char *value)
+{
+    char *name = key64(store, key);
+    char *text = name && value ? tri_format("{\"key\":\"%s\",\"value\":\"%s\"}", name, value) : NULL;
+
+    tri_free(name);
+    return text;
+}
+
 static tri_status look(etcd_store *store, const char *key, int64_t deadline_ns, found *out)
 {
-    char *name = key64(store, key), *question = name ? tri_format("{\"key\":\"%s\"}", name) : NULL;
+    char *question = key_text(store, key);
     json_t *root = NULL;
     tri_status status = question ? ask(store, "kv/range", question, deadline_ns, &root) : TRI_ENOMEM;
 
@@ -176,28 +195,8 @@ static tri_status look(etcd_store *store, const char *key, int64_t deadline_ns, 
     if (status == TRI_OK)
         status = found_read(root, json_object_get(root, "header"), out);
     json_decref(root);
-    tri_free(name);
     tri_free(question);
     return status;
-}
-
-/* {"request_put":{"key":..,"value":..}}; NULL: memory is out. */
-static char *put_text(const etcd_store *store, const char *key, const char *value)
-{
-    char *name = key64(store, key);
-    char *text = name ? tri_format("{\"request_put\":{\"key\":\"%s\",\"value\":\"%s\"}}", name, value) : NULL;
-
-    tri_free(name);
-    return text;
-}
-
-/* {"request_range":{"key":..}} */
-static char *range_text(const etcd_store *store, const char *key)
-{
-    char *name = key64(store, key), *text = name ? tri_format("{\"request_range\":{\"key\":\"%s\"}}", name) : NULL;
-
-    tri_free(name);
-    return text;
 }
 
 /* A transaction: puts the value of `key`, and `mark` (in base 64) beside it, if the "CREATE" or "MOD" revision of the
@@ -206,12 +205,13 @@ static char *swap_text(const etcd_store *store, const char *key, const char *tar
                        const char *value, const char *mark)
 {
     const char *field = strcmp(target, "CREATE") == 0 ? "create_revision" : "mod_revision";
-    char *name = key64(store, key), *puts = put_text(store, key, value), *looks = range_text(store, key);
-    char *mark_put = put_text(store, store->mark, mark), *mark_look = range_text(store, store->mark), *text = NULL;
+    char *name = key64(store, key), *puts = put_text(store, key, value), *looks = key_text(store, key);
+    char *mark_put = put_text(store, store->mark, mark), *mark_look = key_text(store, store->mark), *text = NULL;
 
     if (name && puts && looks && mark_put && mark_look)
         text = tri_format("{\"compare\":[{\"key\":\"%s\",\"target\":\"%s\",\"%s\":\"%lld\"}],"
-                          "\"success\":[%s,%s],\"failure\":[%s,%s]}",
+                          "\"success\":[{\"request_put\":%s},{\"request_put\":%s}],"
+                          "\"failure\":[{\"request_range\":%s},{\"request_range\":%s}]}",
                           name, target, field, revision, puts, mark_put, looks, mark_look);
     tri_free(name);
     tri_free(puts);
@@ -258,13 +258,11 @@ static tri_status swap(etcd_store *store, const char *key, const char *target, l
 
 static tri_status put(etcd_store *store, const char *key, const void *bytes, size_t nbytes, int64_t deadline_ns)
 {
-    char *name = key64(store, key), *value = base64_of(bytes, nbytes);
-    char *question = name && value ? tri_format("{\"key\":\"%s\",\"value\":\"%s\"}", name, value) : NULL;
+    char *value = base64_of(bytes, nbytes), *question = put_text(store, key, value);
     json_t *root = NULL;
     tri_status status = question ? ask(store, "kv/put", question, deadline_ns, &root) : TRI_ENOMEM;
 
     json_decref(root);
-    tri_free(name);
     tri_free(value);
     tri_free(question);
     return status;
@@ -365,14 +363,13 @@ static tri_status etcd_raise(tri_store *base, const char *key, int64_t least, in
 static tri_status etcd_remove(tri_store *base, const char *key, int64_t deadline_ns)
 {
     etcd_store *store = tri_container_of(base, etcd_store, base);
-    char *name = key64(store, key), *question = name ? tri_format("{\"key\":\"%s\"}", name) : NULL;
+    char *question = key_text(store, key);
     json_t *root = NULL;
 
     tri_mutex_lock(&store->mutex);
     tri_status status = question ? ask(store, "kv/deleterange", question, deadline_ns, &root) : TRI_ENOMEM;
     tri_mutex_unlock(&store->mutex);
     json_decref(root);
-    tri_free(name);
     tri_free(question);
     return status;
 }

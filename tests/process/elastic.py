@@ -358,6 +358,17 @@ class Elastic(Runs):
         self.assertEqual(run.end(), 128 + signal.SIGTERM, run.text())
         self.assertIn("is saved: --resume continues", run.text())
 
+    def test_one_that_is_killed_as_the_run_is_stopped_does_not_change_how_it_ends(self):
+        """The launcher stands still until both have happened, and hears of the signal first."""
+        run = self.start_running("run", "-n", "3", "--elastic", "1:8", *FOR_EVER)
+        run.process.send_signal(signal.SIGSTOP)
+        os.kill(workers_in(self.path)[2], signal.SIGKILL)
+        run.process.terminate()
+        run.process.send_signal(signal.SIGCONT)
+        self.assertEqual(run.end(), 128 + signal.SIGTERM, run.text())
+        self.assertIn("rank 2 was killed by signal 9 (Killed)", run.text())
+        self.assertIn("which is saved: --resume continues", run.text())
+
     def test_what_cannot_be_is_refused(self):
         for words, says in (
             (["--elastic", "3"], "--elastic: want MIN:MAX"),
