@@ -9,13 +9,15 @@
  * FAKE_CUDA has faults, with commas between: no_kernels, no_card, old_driver, old_card, no_start, no_pin, no_order
  * (streams do not wait for events); memory=MIB of a card (8192), of which each process has all; full=WHEN, memory is
  * out for one allocation; sticky=WHEN, a launch fails and so does every call after it. WHEN is a number (that one, of
- * this process; 2), or the path of a file: whoever removes it first.
- * FAKE_CUDA_CARDS: how many there are, 2 if it is not set; CUDA_VISIBLE_DEVICES chooses some by number. With `mig` in
- * FAKE_CUDA they are instances of one card: a process sees one of them, the first, or that of the MIG-UUID in
- * CUDA_VISIBLE_DEVICES.
+ * this process; 2), or FILE or FILE@NUMBER: whoever removes the file first, from its NUMBER-th call on.
+ * killed=FILE@NUMBER: whoever renames the file to FILE.killed is killed at such a launch; held=FILE@NUMBER: whoever
+ * renames it to FILE.held waits there until that is removed. FAKE_CUDA_CARDS: how many there are, 2 if it is not set;
+ * CUDA_VISIBLE_DEVICES chooses some by number. With `mig` in FAKE_CUDA they are instances of one card: a process sees
+ * one of them, the first, or that of the MIG-UUID in CUDA_VISIBLE_DEVICES.
  */
 #include <malloc.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -102,7 +104,29 @@ static int is_now(const char *fault, int number)
     char value[FAKE_VALUE_NBYTES];
     if (!value_of(fault, value))
         return 0;
-    return value[0] == '/' ? unlink(value) == 0 : number == (value[0] ? atoi(value) : 2);
+    return value[0] == '/' ? fake_takes("FAKE_CUDA", fault, number) : number == (value[0] ? atoi(value) : 2);
+}
+
+/* Whoever first renames FILE of "fault=FILE@NUMBER" to FILE.fault, from the NUMBER-th launch on. */
+static bool renames(const char *fault, int number, char to[FAKE_VALUE_NBYTES + 8])
+{
+    char file[FAKE_VALUE_NBYTES];
+    if (!value_of(fault, file) || number < fake_number(file))
+        return false;
+    snprintf(to, FAKE_VALUE_NBYTES + 8, "%s.%s", file, fault);
+    return rename(file, to) == 0;
+}
+
+static void launch_faults(int number)
+{
+    char held[FAKE_VALUE_NBYTES + 8];
+    if (renames("killed", number, held))
+        (void)kill(getpid(), SIGKILL);
+    if (renames("held", number, held))
+        while (access(held, F_OK) == 0)
+            usleep(1000);
+    if (is_now("sticky", number))
+        sick = ERROR_SICK;
 }
 
 static size_t total(void)
@@ -732,8 +756,7 @@ cuda_result cuLaunchKernel(cuda_function function, unsigned grid_x, unsigned gri
     (void)extra;
     if (block_y != 1 || block_z != 1 || shared_nbytes != 0)
         return 1;
-    if (is_now("sticky", ++launches))
-        sick = ERROR_SICK;
+    launch_faults(++launches);
     return queue(stream, (work){.kind = LAUNCH,
                                 .launch = {.kernel = kernel,
                                            .grid = {grid_x, grid_y, grid_z},

@@ -7,9 +7,10 @@
  * refused. Two ranks on one card are refused, but only when all ranks are there. All-reduce adds from the last rank to
  * the first. FAKE_NCCL names what else it does, separated by commas: `old1`: card 1 has version 2.27.3; `no_version1`:
  * none; `absent1`: rank 1 never comes; `fails1`: it fails as it comes; `silent1`: rank 1 comes and then sends nothing;
- * `gone1`: to the others it is lost; `finalize_hangs`, `abort_hangs`; `killed=FILE`, `stopped=FILE`: whoever removes
- * the file first is killed or stopped (SIGSTOP) within an exchange; `killed_gather=FILE`: in one that hands out blocks
- * of all ranks; `held=FILE`: while the file is there the last rank receives nothing in such a one.
+ * `gone1`: to the others it is lost; `finalize_hangs`, `abort_hangs`; `killed=FILE@NUMBER`,
+ * `stopped=FILE@NUMBER`: whoever removes the file first is killed or stopped (SIGSTOP) within an exchange, from its
+ * NUMBER-th on (or FILE alone: from its first); `killed_gather=FILE@NUMBER`: in one that hands out blocks of all ranks;
+ * `held=FILE`: while the file is there the last rank receives nothing in such a one.
  */
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -73,6 +74,7 @@ typedef struct work {
     nccl_comm comm;
     cuda_stream stream;
     int move_count, sum_count, gathers;
+    bool has_begun;
     move moves[MOST_MOVES];
     sum sums[MOST_RANKS];
 } work;
@@ -80,6 +82,7 @@ typedef struct work {
 static _Thread_local work *group;
 static _Thread_local int depth;
 static char last[128];
+static atomic_int exchanges; /* of this process */
 
 #define DECLARE(result, symbol, name, args) EXPORT result symbol args;
 TRI_NCCL_CALLS(DECLARE)
@@ -89,11 +92,10 @@ static bool has(const char *word)
     return fake_has("FAKE_NCCL", word);
 }
 
-/* This process is the one that "word=FILE" is for, now. */
+/* This process is the one that "word=FILE@NUMBER" is for, now. */
 static bool is_now(const char *word)
 {
-    char path[FAKE_VALUE_NBYTES];
-    return fake_value("FAKE_NCCL", word, path) && unlink(path) == 0;
+    return fake_takes("FAKE_NCCL", word, atomic_load(&exchanges));
 }
 
 static void *of_driver(const char *symbol)
@@ -338,6 +340,8 @@ static void sums_run(const work *w)
 static int work_run(void *arg)
 {
     work *w = arg;
+    (void)atomic_fetch_add(&exchanges, !w->has_begun);
+    w->has_begun = true;
     if (!atomic_load(&w->comm->aborted)) {
         if (is_now(w->gathers ? "killed_gather" : "killed"))
             (void)kill(getpid(), SIGKILL);

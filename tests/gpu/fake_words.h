@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define FAKE_VALUE_NBYTES  512
 #define FAKE_INSTANCE_NAME " MIG 1g.8gb" /* behind the name of the card */
@@ -34,6 +35,23 @@ static inline bool fake_has(const char *variable, const char *word)
 {
     char value[FAKE_VALUE_NBYTES];
     return fake_value(variable, word, value) != NULL;
+}
+
+/* Cuts NUMBER off "FILE@NUMBER", or 1 if there is none. */
+static inline int fake_number(char value[FAKE_VALUE_NBYTES])
+{
+    char *at = strrchr(value, '@');
+    if (!at)
+        return 1;
+    *at = 0;
+    return atoi(at + 1);
+}
+
+/* "word=FILE@NUMBER": from the NUMBER-th call of a process on, whoever removes FILE first. */
+static inline bool fake_takes(const char *variable, const char *word, int number)
+{
+    char value[FAKE_VALUE_NBYTES];
+    return fake_value(variable, word, value) && number >= fake_number(value) && unlink(value) == 0;
 }
 
 #endif

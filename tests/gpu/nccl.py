@@ -32,6 +32,7 @@ MLP_HASH = recorded("mlp")
 LONG = ["model.name=mlp", "model.hidden=[16]", "data.name=synthetic", "data.synthetic_count=120", "train.batch=24", "train.epochs=400",
         "train.steps=120", "train.threads=1", "optim.name=adamw", "optim.lr=0.001", "train.eval_every=0"]
 LONG_HASH = recorded("mlp_killed")
+EXCHANGES = 30  # of a rank, before one is lost in the middle
 # gpt2 of expected/train.txt: its head shares the weights of its embedding
 GPT2 = ["model.name=gpt2", "model.n_layer=2", "model.n_head=2", "model.n_embd=16", "model.resid_pdrop=0.1", "model.attn_pdrop=0.1",
         "data.name=synthetic", "data.synthetic_tokens=true", "data.synthetic_count=24", "data.classes=20", "data.synthetic_width=8", "train.batch=8",
@@ -210,16 +211,12 @@ class Lost(OnCards):
 
     def faulty(self, fault, *words):
         trigger, output, out = self.folder / "trigger", self.folder / "output", "-".join([fault, *words])
+        trigger.touch()
         with output.open("w") as file:
             launcher = subprocess.Popen([TRIREME, "train", "run.yaml", "--out", out, *LONG, *words, "-n", "3", "--elastic", "2:3", "--restarts", "10",
-                                         "train.device=cuda"], cwd=self.folder, env=self.environment(nccl=f"{fault}={trigger}"), stdout=file,
+                                         "train.device=cuda"], cwd=self.folder, env=self.environment(nccl=f"{fault}={trigger}@{EXCHANGES}"), stdout=file,
                                         stderr=subprocess.STDOUT)
-        metrics, end = self.folder / out / "metrics.jsonl", time.monotonic() + LIMIT_S
-        while launcher.poll() is None and time.monotonic() < end:
-            if metrics.exists() and metrics.read_text().count('"loss"') >= 5:
-                trigger.touch()
-                break
-            time.sleep(0.005)
+        end = time.monotonic() + LIMIT_S
         while launcher.poll() is None and time.monotonic() < end:
             if "generation 2: resumed" in output.read_text():
                 for pid in ranks_of(launcher.pid).values():
