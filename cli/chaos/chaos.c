@@ -83,9 +83,11 @@ static chaos_worker *worker_of(chaos_play *play, pid_t pid)
 
 static void strike_tell(chaos_play *play, const chaos_strike *strike)
 {
-    char after[48] = "no step after it", lasting[32] = "", whom[32];
+    char after[80] = "no step after it", lasting[32] = "", whom[32];
     if (given.json)
         return;
+    if (strike->flip_step > play->step)
+        snprintf(after, sizeof(after), "did not happen: the job has not come to step %" PRId64, strike->flip_step);
     if (strike->next_ns >= 0)
         snprintf(after, sizeof(after), "next step after %.0f ms", (double)strike->next_ns / 1e6);
     if (strike->event.for_s > 0)
@@ -93,6 +95,16 @@ static void strike_tell(chaos_play *play, const chaos_strike *strike)
     snprintf(whom, sizeof(whom), "worker %d (%ld)", strike->rank, (long)strike->pid);
     printf("%9.3f s  %-9s  %-20s  %-11s  %s\n", seconds_of(strike->began_ns - play->start_ns),
            chaos_kinds[strike->event.kind].name, whom, lasting, after);
+    fflush(stdout);
+}
+
+static void left_out_tell(chaos_play *play, const chaos_event *event, const char *why)
+{
+    play->left_out++;
+    if (given.json)
+        return;
+    printf("%9.3f s  %-9s  left out: %s\n", seconds_of(tri_now_ns() - play->start_ns), chaos_kinds[event->kind].name,
+           why);
     fflush(stdout);
 }
 
@@ -244,7 +256,8 @@ static tri_status events_begin(chaos_play *play)
         tri_status status = worker ? strike_begin(play, event, worker) : TRI_ENOTFOUND;
         if (status != TRI_OK && status != TRI_ENOTFOUND)
             return status;
-        play->left_out += status != TRI_OK;
+        if (status != TRI_OK)
+            left_out_tell(play, event, worker ? tri_last_error() : "for 10 s no worker was fit for it");
         play->due++;
     }
     return TRI_OK;

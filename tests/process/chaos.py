@@ -5,6 +5,7 @@ usage: chaos.py TRIREME
 """
 import json
 import os
+import re
 import signal
 import subprocess
 import time
@@ -112,6 +113,8 @@ class Chaos(elastic.Elastic):
     def test_what_it_cannot_do_is_said_in_one_line(self):
         run = self.start_running("plain", "-n", "2", "--elastic", "1:2", *FOR_EVER)
         launcher, folder = run.process.pid, self.path / "plain"
+        (self.path / "faults").write_text("0 kill 7\n")  # whom nobody has started
+        waits = subprocess.Popen([TRIREME, "chaos", folder, "--schedule", self.path / "faults"], stdout=subprocess.PIPE, text=True)
         for words, code, says in (
             ((folder, "--faults", "corrupt"), 2, "corrupt: happens inside of a worker: want a run with comm.chaos=on, worker 0 has it off"),
             ((launcher, "--faults", "kill,full-disk"), 2, "want a run with comm.chaos=on"),
@@ -124,7 +127,32 @@ class Chaos(elastic.Elastic):
         done = chaos(launcher, "--faults", "stop", "--for", "0.6", "--every", "0.4", "--limit", "30")
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertRegex(done.stdout, r"s  stop +worker \d \(\d+\) +for [0-9.]+ s +next step after \d+ ms")
+        self.assertRegex(waits.communicate()[0], r"s  kill +left out: for 10 s no worker was fit for it\n0 faults in .* 1 left out; ")
         run.process.send_signal(signal.SIGINT)
+
+    def test_a_flip_that_did_not_happen_is_said(self):
+        """Worker 0 is stopped, so that the others do not come to the step of the two flips before they are killed."""
+        (self.path / "faults").write_text("0 corrupt 1\n0 corrupt 2\n")
+        run = self.start_running("over", "-n", "4", "--elastic", "4:4", "comm.chaos=on", "comm.heartbeat_ms=10000", *FOR_EVER)
+        workers = ranks_of(run.process.pid)
+        os.kill(workers[0], signal.SIGSTOP)
+        player = subprocess.Popen([TRIREME, "chaos", self.path / "over", "--schedule", self.path / "faults"], stdout=subprocess.PIPE, text=True)
+        while player.poll() is None and not all(self.has_flip_to_come(workers[rank]) for rank in (1, 2)):
+            time.sleep(0.01)
+        run.process.kill()
+        for pid in workers.values():
+            os.kill(pid, signal.SIGKILL)
+        text = player.communicate()[0]
+        self.assertEqual(len(re.findall(r"corrupt +worker [12] \(\d+\) +did not happen: the job has not come to step \d+\n", text)), 2, text)
+
+    @staticmethod
+    def has_flip_to_come(pid):
+        """In the page that `trireme chaos` writes (base/chaos.h)."""
+        for name in os.listdir(f"/proc/{pid}/fd"):
+            if os.readlink(f"/proc/{pid}/fd/{name}").startswith("/memfd:trireme-chaos"):
+                with open(f"/proc/{pid}/fd/{name}", "rb") as page:
+                    return page.read(64)[56:] != bytes(8)
+        return False
 
     def test_what_was_stopped_continues_when_chaos_is_ended(self):
         (self.path / "faults").write_text("0 stop 0 60\n")
