@@ -13,8 +13,13 @@
 #include "ps/client/kv.h"
 #include "ps/views.h"
 
-/* Between two tries to reach a server. */
+/* Between two looks at what is to be done. */
 #define DIAL_EVERY_NS (50 * TRI_NS_PER_MS)
+/* A try to reach a server that is lost holds up the thread, and so what other servers say. It may last as long as the
+ * server has been lost, from the least to the most, and then as much time is left to the others: a far or busy server
+ * is reached however long its answers take up to the most, and one that is dead costs no more than half of the time. */
+#define REDIAL_LEAST_NS (25 * TRI_NS_PER_MS)
+#define REDIAL_MOST_NS  TRI_NS_PER_S
 /* One try of the first time: to a host that answers slowly it is made again. */
 #define DIAL_FIRST_NS (2 * TRI_NS_PER_S)
 
@@ -74,13 +79,14 @@ static tri_status address_find(tri_ps_client *client, int server, int64_t deadli
     return tri_store_wait(client->setup.store, key, out, &nbytes, deadline_ns);
 }
 
-/* Dials, and says who we are; messages of the connection wait behind it. */
-static tri_status link_dial(tri_ps_client *client, int server, int64_t deadline_ns)
+/* Dials, and says who we are; messages of the connection wait behind it. Once: not again where nobody listens. */
+static tri_status link_dial(tri_ps_client *client, int server, bool once, int64_t deadline_ns)
 {
     char *address = NULL;
     tri_connection *connection;
     TRI_TRY(address_find(client, server, deadline_ns, &address));
-    tri_status status = tri_endpoint_dial(client->endpoint, address, deadline_ns, &connection);
+    tri_status status = once ? tri_endpoint_redial(client->endpoint, address, deadline_ns, &connection)
+                             : tri_endpoint_dial(client->endpoint, address, deadline_ns, &connection);
     tri_free(address);
     TRI_TRY(status);
     ps_head head = {.kind = PS_HELLO, .request = PS_VERSION, .clock = client->setup.worker};
@@ -141,6 +147,12 @@ static void view_look(tri_ps_client *client)
     tri_free(newest);
 }
 
+static int64_t redial_ns(int64_t wanted_ns)
+{
+    int64_t most_ns = wanted_ns < REDIAL_MOST_NS ? wanted_ns : REDIAL_MOST_NS;
+    return most_ns > REDIAL_LEAST_NS ? most_ns : REDIAL_LEAST_NS;
+}
+
 /* A server that is lost is tried again, until another one has taken its place; after ps.retry_s the client gives up. */
 static void link_renew(tri_ps_client *client, int server)
 {
@@ -152,8 +164,10 @@ static void link_renew(tri_ps_client *client, int server)
     if (link->connection || now_ns < link->dial_ns || !serves)
         return;
     link->lost_ns = link->lost_ns == 0 ? now_ns : link->lost_ns;
-    link->dial_ns = now_ns + DIAL_EVERY_NS;
-    if (link_dial(client, server, now_ns + DIAL_EVERY_NS / 2) == TRI_OK) {
+    tri_status status = link_dial(client, server, true, now_ns + redial_ns(now_ns - link->lost_ns));
+    int64_t end_ns = tri_now_ns();
+    link->dial_ns = end_ns + redial_ns(end_ns - now_ns);
+    if (status == TRI_OK) {
         tri_ps_kv_greet(client, server);
         tri_mutex_lock(&client->mutex);
         if (!client->dense && client->asked) /* else once it has sent its number of the table */
@@ -240,7 +254,7 @@ static tri_status link_open(tri_ps_client *client, int server, tri_wait *wait, i
         TRI_TRY(tri_wait_check("waiting for a parameter server"));
         int64_t try_ns = tri_now_ns() + DIAL_FIRST_NS;
         bool last = !client->setup.store || try_ns >= deadline_ns;
-        tri_status status = link_dial(client, server, last ? deadline_ns : try_ns);
+        tri_status status = link_dial(client, server, false, last ? deadline_ns : try_ns);
         if (status == TRI_OK || (last && status != TRI_ETIMEOUT))
             return status;
         if (last)
