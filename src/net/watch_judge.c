@@ -3,9 +3,9 @@
  * watch_judge.c: who is lost, and why this rank stops.
  *
  * Silence alone does not condemn. A thread that the kernel says is waiting for a core, or for its disk, is slow; a
- * watcher that itself was late takes that off; a rank of another host is excused by others there; and a peer whose
- * beats came late before gets twice that time. So load evicts nobody, while a stopped process or a cut link is found
- * after three beats.
+ * watcher that itself was late takes that off; a rank of another host is excused by others there, for as long again;
+ * and a peer whose beats came late before gets twice that time. So load evicts nobody, while a stopped process or a cut
+ * link is found after three beats (six for a rank whose host answers, and that has no neighbour there).
  */
 #include <errno.h>
 #include <netinet/tcp.h>
@@ -17,12 +17,11 @@
 #include "net/watch_impl.h"
 
 #define BEATS_MISSED   3
-#define EXCUSE_BEATS   2                   /* as long an excuse holds */
 #define FIRST_LIMIT_NS (10 * TRI_NS_PER_S) /* until the first beat: the peer may still be waiting for others */
 #define DISK_FACTOR    10                  /* factor of the limit for a thread that waits for its disk */
 #define STARVED_FACTOR 10                  /* and for one that sleeps while another one of its process needs a core */
 #define ASLEEP_FACTOR  2 /* and for one that just sleeps: its core may be a virtual one that stands still */
-#define LIMIT_MAX_NS   (5 * TRI_NS_PER_S)
+#define LIMIT_MAX_NS   (5 * TRI_NS_PER_S) /* but never less than three beats */
 
 bool tri_watch_trouble_set(tri_watch *watch, tri_status cause, int origin, int subject, tri_verdict verdict,
                            const char *text)
@@ -137,17 +136,19 @@ static bool connection_asked(const watch_peer *peer, uint32_t *trip_us, uint32_t
 
 static int64_t silence_limit(const tri_watch *watch, const watch_peer *peer, int64_t now_ns)
 {
-    int64_t limit_ns = BEATS_MISSED * watch->beat_ns;
+    int64_t three_ns = BEATS_MISSED * watch->beat_ns, limit_ns = three_ns;
     uint32_t trip_us, quiet_ms;
 
     if (peer->beat_count == 0 && !peer->page)
-        return FIRST_LIMIT_NS;
+        return FIRST_LIMIT_NS > three_ns ? FIRST_LIMIT_NS : three_ns;
     if (limit_ns < 2 * peer->worst_ns)
         limit_ns = 2 * peer->worst_ns;
     /* Asked only of who is silent that long. */
     if (!peer->page && now_ns - peer->heard_ns >= limit_ns && connection_asked(peer, &trip_us, &quiet_ms))
         limit_ns += 2000 * (int64_t)trip_us;
-    return limit_ns < LIMIT_MAX_NS ? limit_ns : LIMIT_MAX_NS;
+    if (limit_ns > LIMIT_MAX_NS)
+        limit_ns = LIMIT_MAX_NS;
+    return limit_ns > three_ns ? limit_ns : three_ns;
 }
 
 /* The kernel says why a rank of this host is silent, and that it would beat if it could. */
@@ -201,17 +202,19 @@ static void local_judge(tri_watch *watch, int index, int64_t silent_ns, int64_t 
 }
 
 /* Returns when it should be asked again. */
-static int64_t remote_judge(tri_watch *watch, int index, int64_t now_ns)
+static int64_t remote_judge(tri_watch *watch, int index, int64_t now_ns, int64_t limit_ns)
 {
-    int64_t silent_ns = now_ns - watch->peers[index].heard_ns;
-    int64_t excused_until_ns = watch->peers[index].excused_ns + EXCUSE_BEATS * watch->beat_ns;
+    const watch_peer *peer = &watch->peers[index];
+    int64_t silent_ns = now_ns - peer->heard_ns, until_ns = peer->heard_ns + ASLEEP_FACTOR * limit_ns;
     uint32_t trip_us, quiet_ms;
-    bool answers = connection_asked(&watch->peers[index], &trip_us, &quiet_ms) &&
+    bool answers = connection_asked(peer, &trip_us, &quiet_ms) &&
                    (int64_t)quiet_ms * TRI_NS_PER_MS < silent_ns - watch->beat_ns / 2;
     char why[128];
 
-    if (answers && now_ns < excused_until_ns)
-        return excused_until_ns;
+    if (peer->excused_ns > 0 && peer->excused_ns + limit_ns > until_ns)
+        until_ns = peer->excused_ns + limit_ns;
+    if (answers && now_ns < until_ns)
+        return until_ns;
     if (answers)
         snprintf(why, sizeof why, "is stopped: nothing heard of it for %.2f s, though its host answers",
                  (double)silent_ns * 1e-9);
@@ -220,6 +223,14 @@ static int64_t remote_judge(tri_watch *watch, int index, int64_t now_ns)
                  (double)silent_ns * 1e-9);
     peer_lost(watch, index, answers ? TRI_VERDICT_STOPPED : TRI_VERDICT_UNREACHABLE, why);
     return TRI_FOREVER;
+}
+
+/* While this watcher did not run, nobody was silent, and no excuse grew old. */
+static void lateness_take_off(watch_peer *peer, int64_t late_ns, int64_t now_ns)
+{
+    peer->heard_ns = peer->heard_ns + late_ns < now_ns ? peer->heard_ns + late_ns : now_ns;
+    if (peer->excused_ns > 0)
+        peer->excused_ns = peer->excused_ns + late_ns < now_ns ? peer->excused_ns + late_ns : now_ns;
 }
 
 int64_t tri_watch_judge(tri_watch *watch, int64_t now_ns)
@@ -233,9 +244,8 @@ int64_t tri_watch_judge(tri_watch *watch, int64_t now_ns)
 
         if (!tri_watch_is(peer, TRI_WATCH_ALIVE))
             continue;
-        /* While this watcher did not run, nobody was silent. */
         if (late_ns > watch->beat_ns)
-            peer->heard_ns = peer->heard_ns + late_ns < now_ns ? peer->heard_ns + late_ns : now_ns;
+            lateness_take_off(peer, late_ns, now_ns);
         limit_ns = silence_limit(watch, peer, now_ns);
         if (peer->page)
             local_excuse(watch, index, now_ns - peer->heard_ns, limit_ns);
@@ -243,7 +253,7 @@ int64_t tri_watch_judge(tri_watch *watch, int64_t now_ns)
             if (peer->page)
                 local_judge(watch, index, now_ns - peer->heard_ns, limit_ns);
             else
-                again_ns = remote_judge(watch, index, now_ns);
+                again_ns = remote_judge(watch, index, now_ns, limit_ns);
         } else
             again_ns = peer->heard_ns + limit_ns;
         if (again_ns < next_ns)

@@ -78,6 +78,7 @@ static void on_hosts(spawn_rank *self, void *arg)
 {
     const hosts_case *at = arg;
     static const int64_t counts[] = {0, 1, 7, 1000, COUNT_MAX};
+    self->config.heartbeat_ms = 0;
     tri_comm *comm = comm_spawn_open(self, at->order, BY_HOSTS);
     if (!comm)
         return;

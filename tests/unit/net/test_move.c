@@ -167,6 +167,7 @@ static void mixed_hosts(spawn_rank *self, void *arg)
     exchange what = {.nbytes = 300001, .parts = 2, .consumes = true};
 
     (void)arg;
+    self->config.heartbeat_ms = 0;
     SPAWN_CHECK(self, tri_net_open(&self->config, self->rank, self->world, self->token, NULL, &net) == TRI_OK);
     snprintf(own, sizeof own, "%s", tri_net_address(net));
     if (self->rank == 2)
