@@ -78,12 +78,12 @@ static void address_put(fence_scene *at, int number, const char *address)
     OK(tri_store_set(at->store, key, address, strlen(address), tri_deadline_after_ms(FENCE_LIMIT_MS)));
 }
 
-void fence_open(fence_scene *at, int servers, int own)
+void fence_open(fence_scene *at, int servers, int own, int beat_ms)
 {
     *at = (fence_scene){.servers = servers, .own = own, .other = 1 - own, .acknowledges = true};
     tri_options_defaults(&tri_net_options, &at->net);
     OK(tri_options_set(&tri_net_options, &at->net, "interface", "lo"));
-    at->net.heartbeat_ms = FENCE_BEAT_MS;
+    at->net.heartbeat_ms = beat_ms;
     OK(tri_store_memory(&at->store));
     tri_ps_server_setup setup = {.net = &at->net,
                                  .token = TOKEN,

@@ -41,7 +41,8 @@ typedef struct fence_scene {
     bool lost_server, lost_worker, lost_backup; /* these connections have ended */
 } fence_scene;
 
-void fence_open(fence_scene *at, int servers, int own);
+/* beat_ms: FENCE_BEAT_MS; 0: nobody is taken for silent, however slowly this test runs. */
+void fence_open(fence_scene *at, int servers, int own, int beat_ms);
 void fence_close(fence_scene *at);
 /* What comes is handled until `done`, or for so long. Returns whether it is. */
 bool fence_turn_until(fence_scene *at, const bool *done, int64_t limit_ms);

@@ -21,7 +21,7 @@ static void open_as_server(fence_scene *at, uint16_t flags)
 /* The other server dies when it has said so much; what became of the server that goes on in its place. */
 static tri_status dies_after(fence_scene *at, uint16_t flags, bool opens)
 {
-    fence_open(at, 2, 1);
+    fence_open(at, 2, 1, 0);
     fence_hello_as_server(at, flags, 1);
     if (opens)
         open_as_server(at, 0);
@@ -87,7 +87,7 @@ static void what_was_shared_stays_when_the_hello_comes_behind(void **state)
     OK(ps_view_change(&shared, &(ps_change){PS_SHARE, 1}, &shared));
     while (shared.slots[ps_key_slot(key)] != 0)
         key++;
-    fence_open(&at, 2, 1);
+    fence_open(&at, 2, 1, 0);
     fence_hello_as_server(&at, PS_FLAG_STARTS, 1);
     fence_table_open(&at);
     view_change(&at, PS_WITHOUT);

@@ -17,11 +17,9 @@ static void an_excuse_holds_for_as_long_as_it_says(void **state)
     enum { EXCUSE_MS = 400 };
     fence_scene at;
     (void)state;
-    fence_open(&at, 2, 1);
-    fence_begin_as_server(&at);
-    while (at.acknowledged < 1)
-        OK(tri_endpoint_poll(at.endpoint, tri_deadline_after_ms(5)));
+    fence_open(&at, 2, 1, FENCE_BEAT_MS);
     int64_t start_ns = tri_now_ns();
+    fence_begin_as_server(&at); /* goes together with the excuse: there is no silence before it */
     fence_say(at.as_server, &(ps_head){.kind = PS_BEAT, .extra = EXCUSE_MS}, NULL);
     assert_true(fence_turn_until(&at, &at.lost_server, FENCE_LIMIT_MS)); /* comm.timeout_s is much longer than this */
     assert_true(tri_now_ns() - start_ns >= EXCUSE_MS * TRI_NS_PER_MS);
@@ -34,7 +32,7 @@ static void who_wakes_up_when_others_do_without_it_is_not_listened_to(void **sta
 {
     fence_scene at;
     (void)state;
-    fence_open(&at, 2, 1);
+    fence_open(&at, 2, 1, FENCE_BEAT_MS);
     fence_begin_as_server(&at);
     assert_true(fence_turn_until(&at, &at.lost_server, FENCE_LIMIT_MS)); /* it sleeps, and has lost its connection */
     ps_view view = fence_view_now(&at);
@@ -52,7 +50,7 @@ static void who_wakes_up_when_others_do_without_it_is_not_listened_to(void **sta
     fence_hello_as_server(&at, 0, view.version);
     while (at.acknowledged < 1 && !at.lost_server)
         OK(tri_endpoint_poll(at.endpoint, tri_deadline_after_ms(5)));
-    assert_false(at.lost_server);
+    assert_true(at.acknowledged >= 1); /* and lost again since, if this test has been silent for long */
     fence_close(&at);
 }
 
@@ -67,11 +65,12 @@ static void pull(fence_scene *at, uint64_t request)
     fence_row_say(at, request, key, NULL);
 }
 
-static atomic_bool is_frozen;
+static atomic_bool is_frozen, has_frozen;
 
 static void freeze(int signal)
 {
     (void)signal;
+    atomic_store(&has_frozen, true);
     while (atomic_load(&is_frozen))
         usleep(1000);
 }
@@ -81,7 +80,8 @@ static void freeze(int signal)
 static void wakes_up(bool beat_is_on_its_way)
 {
     fence_scene at;
-    fence_open(&at, 3, 0); /* so it has no copy of what its backup has, and does not do without that one */
+    fence_open(&at, 3, 0,
+               FENCE_BEAT_MS); /* so it has no copy of what its backup has, and does not do without that one */
     fence_table_open(&at);
     pull(&at, 2);
     while (at.answered < 2)
@@ -91,7 +91,10 @@ static void wakes_up(bool beat_is_on_its_way)
     fence_turn_until(&at, NULL, 2 * FENCE_BEAT_MS);
     signal(SIGUSR1, freeze);
     atomic_store(&is_frozen, true);
+    atomic_store(&has_frozen, false);
     assert_int_equal(pthread_kill(at.server_thread, SIGUSR1), 0);
+    while (!atomic_load(&has_frozen))
+        usleep(100);
     pull(&at, 3);
     fence_turn_until(&at, NULL, 3 * FENCE_BEAT_MS);
     if (beat_is_on_its_way)
@@ -129,7 +132,7 @@ static void who_hears_of_its_backup_again_says_what_it_kept(void **state)
 {
     fence_scene at;
     (void)state;
-    fence_open(&at, 3, 0);
+    fence_open(&at, 3, 0, FENCE_BEAT_MS);
     fence_table_open(&at);
     at.acknowledges = false;
     fence_turn_until(&at, NULL, 5 * FENCE_BEAT_MS);
