@@ -52,6 +52,34 @@ static void count(void *arg, uint64_t key, float *row, const float *pushed, int 
         }                                                                                                              \
     } while (0)
 
+/* What members and job tell each other meanwhile: memory that they share. */
+typedef struct progress {
+    _Atomic int64_t answered[WORKERS]; /* pushes of each worker, of all its lives */
+    _Atomic int64_t halves;            /* lives that found a push taken in by some servers and not by others */
+    atomic_bool stop;
+    atomic_int killed; /* servers, */
+    int kills;         /* of so many */
+} progress;
+
+static progress *progress_map(const char *path)
+{
+    int fd = open(path, O_RDWR);
+    void *memory = fd < 0 ? MAP_FAILED : mmap(NULL, sizeof(progress), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (fd >= 0)
+        close(fd);
+    return memory == MAP_FAILED ? NULL : memory;
+}
+
+/* A worker that is done with `part` of `all` waits for as much of the kills. */
+static void kills_await(int part, int all)
+{
+    static progress *shared;
+    if (!shared)
+        shared = progress_map(getenv("KV_PROGRESS"));
+    while (shared && atomic_load(&shared->killed) < part * shared->kills / all)
+        tri_sleep_ns(TRI_NS_PER_MS);
+}
+
 static int count_run(tri_kv *kv, int pushes)
 {
     static uint64_t keys[KEYS];
@@ -76,7 +104,8 @@ static int count_run(tri_kv *kv, int pushes)
             wrong += got[i * DIM + 1 + own] != (float)p;
         if (p % 8 == 0)
             MUST(tri_kv_barrier(kv));
-        tri_sleep_ns(6 * TRI_NS_PER_MS);
+        kills_await(p, pushes);
+        tri_sleep_ns(6 * TRI_NS_PER_MS); /* so that most kills come between pushes, not at such a wait */
     }
     MUST(tri_kv_barrier(kv));
     MUST(tri_kv_pull(table, keys, KEYS, got, NULL));
@@ -89,22 +118,6 @@ static int count_run(tri_kv *kv, int pushes)
         fprintf(stderr, "worker %d: %d counts are wrong: row 0: %g, %g, %g\n", own, wrong, (double)got[0],
                 (double)got[1], (double)got[2]);
     return wrong > 0;
-}
-
-/* What members and job tell each other meanwhile: memory that they share. */
-typedef struct progress {
-    _Atomic int64_t answered[WORKERS]; /* pushes of each worker, of all its lives */
-    _Atomic int64_t halves;            /* lives that found a push taken in by some servers and not by others */
-    atomic_bool stop;
-} progress;
-
-static progress *progress_map(const char *path)
-{
-    int fd = open(path, O_RDWR);
-    void *memory = fd < 0 ? MAP_FAILED : mmap(NULL, sizeof(progress), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    if (fd >= 0)
-        close(fd);
-    return memory == MAP_FAILED ? NULL : memory;
 }
 
 /* A worker that may be killed: its life before has pushed to each key as often as the row says, perhaps once more to
@@ -169,6 +182,7 @@ static int bits_run(tri_kv *kv, const char *path)
                            "consistency: bsp, merge: optim, initial: normal, optim: {name: adagrad, lr: 0.1}", &table));
     for (int64_t step = 0; step < 40; step++) {
         kv_steps_run(&seat, table, step + 1);
+        kills_await((int)step + 1, 40);
         tri_sleep_ns(20 * TRI_NS_PER_MS);
     }
     uint64_t hash = kv_rows_hash(&seat, table);
@@ -203,6 +217,7 @@ typedef struct job {
     tri_store_server *store;
     int world, servers;
     const char *what;   /* as of member() */
+    char progress[64];  /* path of what is shared with members, "": nothing is */
     FILE *said, *reads; /* what all members say, and a place of its own there */
     long mark;          /* where that was when a server was killed last */
     pid_t members[16];
@@ -218,7 +233,8 @@ static void member_start(job *at, int rank)
     const char *environment[][2] = {{"TRIREME_RANK", number},       {"TRIREME_WORLD_SIZE", world},
                                     {"TRIREME_LOCAL_RANK", number}, {"TRIREME_LOCAL_WORLD_SIZE", world},
                                     {"TRIREME_SERVERS", servers},   {"TRIREME_STORE", store},
-                                    {"TRIREME_TOKEN", TOKEN},       {"KV_MEMBER", at->what}};
+                                    {"TRIREME_TOKEN", TOKEN},       {"KV_MEMBER", at->what},
+                                    {"KV_PROGRESS", at->progress}};
     for (size_t i = 0; i < sizeof(environment) / sizeof(environment[0]); i++)
         setenv(environment[i][0], environment[i][1], 1);
     char self[TRI_FS_PROGRAM_NBYTES]; /* not "/proc/self/exe": under valgrind that is valgrind */
@@ -316,6 +332,16 @@ static void server_kill(job *at, rig_random *random)
     member_start(at, rank);
 }
 
+static progress *progress_make(const char *path)
+{
+    int fd = open(path, O_RDWR | O_CREAT | O_TRUNC, 0600);
+    assert_true(fd >= 0 && ftruncate(fd, sizeof(progress)) == 0);
+    close(fd);
+    progress *shared = progress_map(path);
+    assert_non_null(shared);
+    return shared;
+}
+
 static void job_start(job *at)
 {
     at->world = WORKERS + at->servers;
@@ -356,20 +382,24 @@ static int job_run(const char *what, int servers, int kills, uint64_t seed)
 {
     job at = {.servers = servers, .what = what};
     rig_random random = {.rng = {seed, 1}};
-    int failed = 0, killed = 0;
+    int failed = 0;
     int64_t end_ns = tri_deadline_after_ms(150000);
+    snprintf(at.progress, sizeof(at.progress), "/tmp/trireme-progress-%d", (int)getpid());
+    progress *shared = progress_make(at.progress);
+    shared->kills = kills;
     job_start(&at);
     while (workers_left(&at, &failed) == WORKERS && tri_now_ns() < end_ns) {
         tri_sleep_ns(2 * TRI_NS_PER_MS);
-        if (killed == kills || !is_settled(&at))
+        if (atomic_load(&shared->killed) == kills || !is_settled(&at))
             continue;
         tri_sleep_ns((int64_t)rig_below(&random, 150) * TRI_NS_PER_MS);
         server_kill(&at, &random);
-        killed++;
+        atomic_fetch_add(&shared->killed, 1);
     }
     failed = job_end(&at, failed, end_ns);
-    if (kills > 0)
-        assert_true(killed > 1);
+    assert_int_equal(atomic_load(&shared->killed), kills);
+    munmap(shared, sizeof(*shared));
+    unlink(at.progress);
     return failed;
 }
 
@@ -449,11 +479,7 @@ static int lives_job(int kills, uint64_t seed)
     job at = {.servers = SERVERS, .what = what};
     snprintf(path, sizeof(path), "/tmp/trireme-lives-%d", (int)getpid());
     snprintf(what, sizeof(what), LIVES "%s", path);
-    int fd = open(path, O_RDWR | O_CREAT | O_TRUNC, 0600);
-    assert_true(fd >= 0 && ftruncate(fd, sizeof(progress)) == 0);
-    close(fd);
-    progress *shared = progress_map(path);
-    assert_non_null(shared);
+    progress *shared = progress_make(path);
     job_start(&at);
     while (killed < kills && tri_now_ns() < end_ns) {
         tri_sleep_ns((int64_t)rig_below(&random, 150) * TRI_NS_PER_MS);
