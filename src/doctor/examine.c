@@ -345,10 +345,10 @@ static tri_status gather_pairs(examination *at)
 
 /* --- all of it --- */
 
-/* Rank 0 decides whether the links are tried: all must be there. */
+/* Rank 0 decides whether the links are tried: all must be there. Once its facts are there it waits for those of the
+ * others, and takes as long again to say what it decided. */
 static tri_status agree(examination *at, bool *go)
 {
-    int64_t until_ns = deadline(at) + at->limit_ns;
     char *text = NULL;
     size_t nbytes;
 
@@ -356,7 +356,9 @@ static tri_status agree(examination *at, bool *go)
         TRI_TRY(gather_facts(at, go));
         return tri_store_set(at->cluster->store, "doctor/go", *go ? "1" : "0", 1, deadline(at));
     }
-    TRI_TRY(key_wait(at, "doctor/go", &text, &nbytes, until_ns));
+    TRI_TRY(hear(at, "facts", 0, deadline(at) + at->limit_ns, &text));
+    tri_free(text);
+    TRI_TRY(key_wait(at, "doctor/go", &text, &nbytes, deadline(at) + at->limit_ns));
     *go = nbytes == 1 && text[0] == '1';
     tri_free(text);
     return TRI_OK;
