@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 TESTS = pathlib.Path(__file__).resolve().parents[1]
@@ -169,6 +170,20 @@ class Cards(unittest.TestCase):
         one = subprocess.run([TRIREME, "top", "run", "--once", "--json"], cwd=self.folder, stdout=subprocess.PIPE, text=True, check=True).stdout
         self.assertEqual(json.loads(one)["splits"][0]["gpu_power_watts"], 412.5)
 
+    def test_the_rate_of_a_run_is_compared_with_the_peak_of_its_cards(self):
+        def mfu_of(name, *words, **env):
+            """Of one sample a second; and what one card does."""
+            self.run_it("train", "--out", name, *GPT, *words, **env)
+            [line] = [line for line in map(json.loads, (self.folder / name / "metrics.jsonl").read_text().splitlines()) if "mfu" in line]
+            return line["mfu"] / line["samples_per_s"], json.loads((self.folder / name / "peak.json").read_text())
+        one, peak = mfu_of("one")
+        self.assertEqual((peak["of"], peak["flops"]), ("f32", 2 * 128 * 132 * 1980e6))  # multiply-adds x multiprocessors x clock
+        half, peak = mfu_of("half", "train.precision=bf16")
+        self.assertEqual((peak["of"], peak["flops"]), ("bf16", 2 * 2048 * 132 * 1980e6))
+        self.assertAlmostEqual(one / half, 16)
+        for cards in (1, 2):
+            self.assertAlmostEqual(one / mfu_of(f"cards{cards}", "-n", "2", cards=str(cards))[0], cards)
+
     def test_without_nvml_nothing_is_shown_and_nothing_fails(self):
         for faults in ("no_start", "mismatch"):
             self.run_it("train", "--out", faults, *MLP, nvml=faults)
@@ -193,17 +208,23 @@ class Cards(unittest.TestCase):
 
     # --- faults ---
 
-    def faulty(self, **faults):
+    def lines(self):
+        """Of all ranks, those that are whole."""
+        return [json.loads(line) for path in sorted((self.folder / "run/ranks").glob("*.jsonl")) for line in path.read_text().splitlines()
+                if line.endswith("}")]
+
+    def faulty(self, meanwhile=lambda launcher: None, **faults):
         """An elastic run of three ranks, one of which meets the fault of TRIGGER after some steps."""
         trigger, output = self.folder / "trigger", self.folder / "output"
         trigger.touch()
         faults = {name: text.replace("TRIGGER", str(trigger)) for name, text in faults.items()}
         with output.open("w") as file:
-            launcher = subprocess.Popen([TRIREME, "train", "run.yaml", "--out", "run", *LONG.options, "checkpoint.every_steps=5", "-n", "3",
+            launcher = subprocess.Popen([TRIREME, "train", "run.yaml", "--out", "run", *LONG.options, "checkpoint.every_steps=5", "monitor.ranks_every=1", "-n", "3",
                                          "--elastic", "1:3", "--restarts", "10", "--alone", "0", "train.device=cuda"],
                                         cwd=self.folder, env=self.environment(**faults), stdout=file, stderr=subprocess.STDOUT)
         self.addCleanup(launcher.wait)
         self.addCleanup(launcher.kill)  # the first of the two; its workers end with it
+        meanwhile(launcher)
         launcher.wait(timeout=LIMIT_S)
         text = output.read_text()
         self.assertEqual(launcher.returncode, 0, text)
@@ -220,11 +241,25 @@ class Cards(unittest.TestCase):
         self.assertEqual(len(re.findall("(?m)^error: .*cuda:0: cannot allocate .* the card's memory is full", text)), 1, text)
 
     def test_an_xid_is_reported_and_the_run_continues(self):
-        text = self.faulty(cuda=f"held=TRIGGER@{LAUNCHES}", nvml="xid=63@TRIGGER.held")
-        self.assertRegex(text, r"\[rank \d\] cuda:0 \(Emulated card at 0000:17:00.0\): Xid 63: a failing row")
-        lines = [json.loads(line) for path in (self.folder / "run/ranks").glob("*.jsonl") for line in path.read_text().splitlines()]
-        self.assertEqual([line["event"] for line in lines if line.get("text", "").startswith("cuda:0")], ["card"])
-        self.assertTrue(any(line.get("gpu_last_xid") == 63 for line in lines) or len(lines) < 4)
+        held, xid, until = self.folder / "trigger.held", self.folder / "xid", time.monotonic() + LIMIT_S
+
+        def wait_for(launcher, is_so):
+            while not is_so():
+                self.assertTrue(launcher.poll() is None and time.monotonic() < until, (self.folder / "output").read_text())
+                time.sleep(0.01)
+
+        def make_xid(launcher):
+            """While a rank is held within a step: its line comes after the Xid."""
+            wait_for(launcher, held.exists)
+            xid.touch()
+            wait_for(launcher, lambda: "Xid" in (self.folder / "output").read_text())
+            held.unlink()
+        text = self.faulty(make_xid, cuda=f"held=TRIGGER@{LAUNCHES}", nvml=f"xid=63@{xid}")
+        self.assertEqual(len(re.findall(r"\[rank \d\] cuda:0 \(Emulated card at 0000:17:00.0\): Xid 63: a failing row", text)), 1, text)
+        self.assertEqual([line["event"] for line in self.lines() if line.get("text", "").startswith("cuda:0")], ["card"])
+        rank = re.search(r"\[rank (\d)\] cuda:0 \(", text)[1]
+        for name, line in self.ranks("run").items():
+            self.assertEqual((line["gpu_xid_errors_total"], line.get("gpu_last_xid")), (1, 63) if name == f"rank-{rank}" else (0, None))
 
     def test_a_card_that_cannot_be_used_is_one_sentence(self):
         cases = {"no_card": "the driver finds no NVIDIA card", "no_start": "the driver cannot start: unknown error",

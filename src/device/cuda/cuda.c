@@ -417,11 +417,12 @@ static tri_status cuda_room(const tri_device *device, tri_device_room *out)
     return TRI_OK;
 }
 
-/* Multiply-adds that one multiprocessor makes in a cycle by NVIDIA's tables: in f32, and in bf16 with f32 sums. */
+/* Multiply-adds that one multiprocessor makes in a cycle by NVIDIA's tables: in f32, and in bf16 with f32 sums, where
+ * cards for games (8.6, 8.9, 12.0) make half of it. */
 static void sm_rates(int capability, double *f32, double *half)
 {
     *f32 = capability == 80 ? 64 : 128;
-    *half = capability >= 90 && capability < 120 ? 2048 : capability == 80 ? 1024 : 512;
+    *half = capability == 80 ? 1024 : capability < 90 || capability >= 120 ? 512 : capability < 100 ? 2048 : 4096;
 }
 
 static tri_status cuda_rates(const tri_device *device, tri_device_rates *out)

@@ -347,17 +347,16 @@ static void monitor_body(void *arg)
     int64_t next_ns = tri_now_ns() + EVERY_NS;
     while (!is_closing(monitor)) {
         nvml_event event = {0};
-        const bool came = event_wait(monitor, &event);
-        if (came && event.type == NVML_EVENT_XID) {
-            monitor->xid_count++;
-            monitor->last_xid = (double)event.data;
-            tell(monitor, is_of_a_process(event.data) ? TRI_LOG_WARN : TRI_LOG_ERROR, "Xid %llu: %s", event.data,
-                 tri_xid_text(event.data));
-        }
+        const bool came = event_wait(monitor, &event), is_xid = came && event.type == NVML_EVENT_XID;
         if (!came && tri_now_ns() < next_ns)
             continue;
+        monitor->xid_count += is_xid;
+        monitor->last_xid = is_xid ? (double)event.data : monitor->last_xid;
         next_ns = tri_now_ns() + EVERY_NS;
         sample(monitor);
+        if (is_xid) /* who hears of it finds it in the figures */
+            tell(monitor, is_of_a_process(event.data) ? TRI_LOG_WARN : TRI_LOG_ERROR, "Xid %llu: %s", event.data,
+                 tri_xid_text(event.data));
     }
 }
 

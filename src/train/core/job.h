@@ -278,7 +278,7 @@ typedef struct tri_job_progress {
 typedef struct tri_job_throughput {
     int64_t sample_tokens;             /* 0: samples are no sequences */
     double sample_flops;               /* forward and backward */
-    double peak_flops;                 /* per second, of all ranks; 0: not measured */
+    double peak_flops;                 /* per second, of all ranks; 0: not known */
     double settling_s;                 /* time in this step's forward pass that went into the last step's update */
     int64_t waited_ns;                 /* sync->waited_ns and batch_sums.spent_ns, when step.c last read them */
     uint64_t sent_nbytes;              /* when the last step ended */
