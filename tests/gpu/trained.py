@@ -4,6 +4,8 @@ model of Hugging Face: usage: trained.py TRIREME"""
 import json
 import os
 import pathlib
+import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -15,6 +17,7 @@ MODELS = {
     "mlp": ["model.name=mlp", "model.hidden=[16]", "data.synthetic_width=6"],
     "cnn": ["model.layers=[reshape: [6, 6, 1], conv2d: {out: 4, kernel: 3, pad: 1}, batch_norm, relu, max_pool: 2, flatten, linear: classes]",
             "model.sync_batch_norm=false", "data.synthetic_width=36"],
+    "gpt2": ["model.name=gpt2", "model.n_layer=1", "model.n_head=2", "model.n_embd=16", "data.synthetic_tokens=true", "data.synthetic_width=8"],
 }
 DATA = ["data.name=synthetic", "data.synthetic_count=60", "data.classes=3", "train.batch=20", "train.epochs=1"]
 
@@ -27,42 +30,70 @@ class Trained(unittest.TestCase):
 
     def run_on(self, *words, given=None):
         done = subprocess.run([TRIREME, *map(str, words)], cwd=self.folder, env={**os.environ, "OMP_NUM_THREADS": "1"}, input=given,
-                              capture_output=True, text=True, timeout=200)
+                              capture_output=True, text=True, errors="replace", timeout=200)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         return done.stdout, done.stderr
 
-    def train(self, name):
+    def train(self, name, *words):
+        """The output."""
+        shutil.rmtree(self.folder / "run", ignore_errors=True)
         (self.folder / "c.yaml").write_text("{}\n")
-        self.run_on("train", "c.yaml", "--out", name, *MODELS[name], *DATA)
+        return self.run_on("train", "c.yaml", "--out", "run", *MODELS.get(name, []), *DATA, *words)[0]
 
-    def evaluate(self, name, device):
-        found = json.loads(self.run_on("eval", name, "--json", f"train.device={device}")[0])
+    def evaluate(self, device):
+        found = json.loads(self.run_on("eval", "run", "--json", f"train.device={device}")[0])
         del found["samples_per_s"]
         return found
 
-    def ask(self, name, device):
-        lines = self.run_on("predict", name, "--top", "3", f"train.device={device}", given='{"index": 3}\n{"index": 5}\n')[0]
+    def ask(self, device):
+        lines = self.run_on("predict", "run", "--top", "3", f"train.device={device}", given='{"index": 3}\n{"index": 5}\n')[0]
         return [json.loads(line) for line in lines.splitlines()]
 
     def test_what_the_cpu_trained_is_evaluated_and_asked(self):
-        for name in MODELS:
-            self.train(name)
-            cpu, fake, cuda = (self.evaluate(name, device) for device in ("cpu", "fake", "cuda"))
-            self.assertEqual(fake, cpu)
-            self.assertAlmostEqual(cuda.pop("loss"), cpu.pop("loss"), places=5)
-            self.assertEqual(cuda, cpu)  # the weights too
-            cpu, fake, cuda = (self.ask(name, device) for device in ("cpu", "fake", "cuda"))
-            self.assertEqual(fake, cpu)
-            for got, want in zip(cuda, cpu, strict=True):
-                self.assertEqual([row["class"] for row in got["top"]], [row["class"] for row in want["top"]])
-                self.assertAlmostEqual(got["probability"], want["probability"], places=5)
+        for name, precision in ((name, precision) for name in MODELS for precision in ("f32", "bf16")):
+            with self.subTest(model=name, precision=precision):
+                self.train(name, f"train.precision={precision}")
+                places = 5 if precision == "f32" else 2
+                cpu, fake, cuda = (self.evaluate(device) for device in ("cpu", "fake", "cuda"))
+                self.assertEqual(fake, cpu)
+                for key in {"loss", "perplexity"} & cpu.keys():
+                    self.assertAlmostEqual(cuda.pop(key), cpu.pop(key), places=places - (key == "perplexity"))
+                self.assertEqual(cuda, cpu)  # the weights too
+                if name == "gpt2":  # predict has no use of it
+                    continue
+                cpu, fake, cuda = (self.ask(device) for device in ("cpu", "fake", "cuda"))
+                self.assertEqual(fake, cpu)
+                for got, want in zip(cuda, cpu, strict=True):
+                    self.assertEqual([row["class"] for row in got["top"]], [row["class"] for row in want["top"]])
+                    self.assertAlmostEqual(got["probability"], want["probability"], places=places)
 
     def test_a_run_that_continues_on_another_device_warns(self):
-        self.train("mlp")
-        said = self.run_on("train", "--resume", "mlp", "train.epochs=2", "train.device=cuda")
-        self.assertIn("was made with other kernels", said[1])
-        self.assertIn("cuda emulated, compute capability 9.0", said[1])
-        self.assertIn("not reproducible", "".join(said))
+        for device, other, kernels in (("cpu", "cuda", r"with other kernels .* than these \(cuda emulated, compute capability 9.0"),
+                                       ("cuda", "cpu", r"with other kernels \(cuda emulated, compute capability 9.0")):
+            self.train("mlp", f"train.device={device}")
+            before = self.evaluate(device)
+            self.assertEqual(self.evaluate(other)["weights"], before["weights"])
+            said = self.run_on("train", "--resume", "run", "train.epochs=3", f"train.device={other}")
+            self.assertRegex(said[1], f"was made {kernels}")
+            self.assertIn("not reproducible", "".join(said))
+            after = self.evaluate(other)
+            self.assertLess(after["loss"], before["loss"])
+
+    def test_texts_during_training_are_those_of_the_weights_and_change_none(self):
+        data = [f"model.from={GPT}", "data.synthetic_tokens=true", "data.synthetic_width=8", "data.classes=99", "train.device=cuda"]
+        told = ["train.sample_every=2", "train.sample_tokens=6", "train.sample_prompt=On"]
+        weights, texts = [], []
+        for words in ([], told, [*told, "parallel.sync=zero3", "-n", "2"]):
+            weights.append(re.search("weights: .*", self.train("", *data, *words))[0])
+            lines = map(json.loads, (self.folder / "run/metrics.jsonl").read_text().splitlines())
+            texts.append([line["sample"] for line in lines if "sample" in line])
+        self.assertEqual(weights, weights[:1] * 3)
+        none, one, spread = texts
+        self.assertEqual((none, spread), ([], one))
+        self.assertEqual(len(one), 2)  # after steps 2 and 3
+        shutil.copy(GPT / "tokenizer.json", self.folder / "run")
+        self.assertEqual(self.run_on("generate", "run", "--prompt", "On", "--device", "cuda", "--temperature", "0.8", "--top-k", "200", "--seed", "1",
+                                     "--max-tokens", "6")[0].rstrip("\n"), one[-1])
 
     def test_texts_are_those_of_the_cpu(self):
         for words in (["--temperature", "0", "--max-tokens", "10"], ["--seed", "3", "--top-k", "5", "--max-tokens", "6", "--dtype", "bf16"]):
