@@ -35,7 +35,7 @@
     X(grad_norm, "gauge", "norm of the mean gradient before clipping, when it was last known")                         \
     X(samples_per_second, "gauge", "samples of all workers over the duration of the last step")                        \
     X(tokens_per_second, "gauge", "tokens of all workers over the duration of the last step")                          \
-    X(mfu_ratio, "gauge", "part of the peak that the model's own operations take")                            \
+    X(mfu_ratio, "gauge", "part of the peak that the model's own operations take")                                     \
     X(test_loss, "gauge", "of the latest evaluation")                                                                  \
     X(test_accuracy_ratio, "gauge", "of the latest evaluation")                                                        \
     X(memory_bytes, "gauge", "memory that this process has allocated")                                                 \

@@ -22,7 +22,7 @@ typedef struct tri_step_record {
     int64_t sent_bytes;                 /* payload to other ranks since the record before */
     double loss_scale;                  /* that the gradients were made with; NaN: without */
     bool skipped;                       /* nothing moved: they overflowed, or a guard has acted */
-    double mfu; /* part of the peak that the model's own operations take; NaN: not known */
+    double mfu;                         /* part of the peak that the model's own operations take; NaN: not known */
 #define TRI_PHASE_FIELD(name) double name;
     TRI_PHASE_LIST(TRI_PHASE_FIELD)
 #undef TRI_PHASE_FIELD

@@ -79,7 +79,7 @@ static tri_status cards_count(const tri_job *job, int *cards)
     return TRI_OK;
 }
 
-static bool is_told(const tri_job *job)
+static bool is_wanted(const tri_job *job)
 {
     return job->rank == 0 && (job->output.folder || job->output.console);
 }
@@ -102,7 +102,7 @@ static tri_status form_cards(tri_job *job)
                                                                      : TRI_F32);
     TRI_TRY(cards_count(job, &cards));
     TRI_TRY(job->device->ops->rates(job->device, &rates));
-    if (!is_told(job))
+    if (!is_wanted(job))
         return TRI_OK;
     const double peak = precision == TRI_PRECISION_F32 ? rates.flops : rates.half_flops;
     path_make(job, path);
@@ -125,7 +125,7 @@ static tri_status form(tri_job *job)
     const char *of = tri_dtype_name(precision);
     if (job->device->ops->rates)
         return form_cards(job);
-    if (!is_told(job))
+    if (!is_wanted(job))
         return TRI_OK;
     path_make(job, path);
     if (path[0])
