@@ -60,8 +60,6 @@ tri_status tri_launch_beat_start(launch *job);
 void tri_launch_beat_stop(launch *job);
 /* All steps are done. */
 bool tri_launch_is_over(const launch *job);
-/* launch_watch.c: a worker that ended with this code was refused, which is said. Not known: rank->lost.unasked. */
-bool tri_launch_was_refused(launch *job, launch_rank *rank, int code);
 /* A worker has reported that the run cannot continue whoever takes part (tri_members_fail). */
 bool tri_launch_is_failed(const launch *job);
 /* Ranks of other launchers need our store. */
@@ -156,6 +154,9 @@ void tri_launch_death_words(const launch *job, const launch_rank *rank, int sign
 
 /* --- launch_watch.c --- */
 
+/* Asks the store again about a worker of which it did not say (rank->lost.unasked) whether the run refused it or a
+ * signal stopped it before it was a member: then it is not started again, which is said. */
+bool tri_launch_is_dismissed(launch *job, launch_rank *rank);
 /* Whether the child of a rank has ended, which is looked at without reaping it; its process group goes with it. */
 bool tri_launch_child_ended(launch_rank *rank, siginfo_t *info);
 /* Asks all ranks to end, and has them killed after the grace. */

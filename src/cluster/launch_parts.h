@@ -154,7 +154,7 @@ typedef struct launch_lost {
     int64_t started_ns; /* the latest start */
     int exit_code;
     bool unstarted; /* its latest start failed */
-    bool unasked;   /* the store could not be asked whether it was refused */
+    bool unasked;   /* the store did not say whether it was refused, or a member; it is asked again */
 } launch_lost;
 
 /* Of a rank on another host that outlives the connection to it (launch_far.c). */

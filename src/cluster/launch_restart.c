@@ -139,7 +139,7 @@ bool tri_launch_loss_bear(launch *job, launch_rank *rank, const tri_launch_resul
     if (is_ending(job))
         return false;
     if (end->signal == 0) {
-        if (!is_bearable(job, end->exit_code) || tri_launch_is_failed(job))
+        if (!(rank->lost.unasked || is_bearable(job, end->exit_code)) || tri_launch_is_failed(job))
             return false;
         rank->lost.exit_code = end->exit_code;
         retry_plan(&rank->lost);
@@ -147,6 +147,7 @@ bool tri_launch_loss_bear(launch *job, launch_rank *rank, const tri_launch_resul
             tri_launch_process_lost(job->start.journal, rank);
         return true;
     }
+    rank->lost.unasked = false;
     if (has_restarts(job)) {
         restart(job, rank, end->signal);
         return true;
@@ -199,7 +200,8 @@ static bool is_final(launch *job, const launch_rank *shared)
     bool again = job->shared[0] && is_same_error(job->shared, error);
 
     snprintf(job->shared, sizeof job->shared, "%s", error);
-    return again || !error[0] || shared->lost.exit_code == TRI_LAUNCH_CONFIG_CODE || !has_restarts(job);
+    return again || !error[0] || shared->lost.exit_code == TRI_LAUNCH_CONFIG_CODE || !has_restarts(job) ||
+           !is_bearable(job, shared->lost.exit_code);
 }
 
 static void all_restart(launch *job)
@@ -248,19 +250,23 @@ tri_launch_result tri_launch_losses_check(launch *job)
         all_restart(job);
     for (int r = 0; r < job->world && cause.rank < 0; r++) {
         launch_rank *rank = &job->ranks[r];
+        bool bears = is_bearable(job, rank->lost.exit_code);
 
         if (!waits_due(rank, now_ns))
             continue;
         rank->lost.retry_ns = 0;
-        if (rank->lost.unasked && tri_launch_was_refused(job, rank, rank->lost.exit_code))
+        if (rank->lost.unasked && tri_launch_is_dismissed(job, rank)) {
+            if (job->start.journal)
+                tri_launch_process_forget(job->start.journal, rank);
             continue;
+        }
         if (rank->lost.unstarted)
             start_again(job, rank);
         else if (rank->lost.unasked) /* without its store it would not get far */
             retry_plan(&rank->lost);
-        else if (has_restarts(job))
+        else if (bears && has_restarts(job))
             restart(job, rank, 0);
-        else if (job->config->elastic && tri_launch_has_others(job))
+        else if (bears && job->config->elastic && tri_launch_has_others(job))
             go_on_without(job, rank, 0);
         else
             cause = (tri_launch_result){.rank = rank->rank, .exit_code = rank->lost.exit_code};

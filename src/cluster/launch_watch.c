@@ -19,7 +19,7 @@
 #define CUT_NS       TRI_NS_PER_S /* for a remote side to die by itself before its connection is cut */
 #define FLUSH_NS     (5 * TRI_NS_PER_S)
 #define MARK_DEAD_NS (500 * TRI_NS_PER_MS)
-#define REFUSED_NS   (300 * TRI_NS_PER_MS)
+#define ASK_NS       (300 * TRI_NS_PER_MS)
 
 #define SHELL_CODE 255 /* of ssh itself */
 
@@ -229,7 +229,7 @@ static void rank_mark_dead(launch *job, const launch_rank *rank)
 
 /* A signal came to this worker alone while it was no member: it has nothing to save, and the run is not asked to end.
  * Of members SIGINT ends all. */
-static bool was_stopped_early(const launch *job, const launch_rank *rank, int code)
+static bool was_stopped_early(const launch *job, launch_rank *rank, int code)
 {
     char id[TRI_MEMBER_NBYTES];
     bool listed = true;
@@ -239,49 +239,55 @@ static bool was_stopped_early(const launch *job, const launch_rank *rank, int co
     if (code != 128 + SIGINT || !job->store)
         return false;
     snprintf(id, sizeof id, "%d.%d", rank->rank, rank->starts - 1);
-    return tri_members_is_listed(job->store, id, &listed, tri_now_ns() + REFUSED_NS) == TRI_OK && !listed;
+    rank->lost.unasked = tri_members_is_listed(job->store, id, &listed, tri_now_ns() + ASK_NS) != TRI_OK;
+    return !rank->lost.unasked && !listed;
+}
+
+/* Says so, and tells the others. */
+static bool has_stopped_early(launch *job, launch_rank *rank, int code)
+{
+    if (!was_stopped_early(job, rank, code))
+        return false;
+    tri_launch_say(job,
+                   "trireme: worker %d was stopped by a signal before it was a member (exit code %d) and is "
+                   "not started again; the others continue\n",
+                   rank->rank, code);
+    rank_mark_dead(job, rank);
+    return true;
 }
 
 /* One that was asked to leave, and could not within its grace, or had not begun, has said so and ended. Its place is
  * taken back by whoever asked, so it is not started again here. */
-static bool has_left(launch *job, const launch_rank *rank, const siginfo_t *info)
+static bool has_left(launch *job, launch_rank *rank, const siginfo_t *info)
 {
     int code = info->si_status;
 
     if (!job->config->elastic || info->si_code != CLD_EXITED || job->signal_passed || job->stopping ||
         !tri_launch_has_others(job))
         return false;
-    if (code == TRI_LAUNCH_LEFT_CODE)
-        tri_launch_say(job, "trireme: worker %d left before its step had ended (exit code %d); the others continue\n",
-                       rank->rank, code);
-    else if (was_stopped_early(job, rank, code))
-        tri_launch_say(job,
-                       "trireme: worker %d was stopped by a signal before it was a member (exit code %d) and is "
-                       "not started again; the others continue\n",
-                       rank->rank, code);
-    else
-        return false;
+    if (code != TRI_LAUNCH_LEFT_CODE)
+        return has_stopped_early(job, rank, code);
+    tri_launch_say(job, "trireme: worker %d left before its step had ended (exit code %d); the others continue\n",
+                   rank->rank, code);
     rank_mark_dead(job, rank);
     return true;
 }
 
-/* It does not fit the run: started again it would be refused again. A store that does not answer now is asked again
- * before the next start (launch_restart.c): this loop waits for nobody. */
-bool tri_launch_was_refused(launch *job, launch_rank *rank, int code)
+/* It does not fit the run: started again it would be refused again. */
+static bool was_refused(launch *job, launch_rank *rank, int code)
 {
     char key[TRI_MEMBER_NBYTES + 16], *why = NULL;
     size_t nbytes = 0;
 
-    rank->lost.unasked = false;
     if (!job->config->elastic || !job->store || code != TRI_LAUNCH_CONFIG_CODE || job->stopping ||
         !tri_launch_has_others(job))
         return false;
     /* A claim is answered whether the key is there or not. */
     snprintf(key, sizeof key, "refused/%d.%d", rank->rank, rank->starts - 1);
-    tri_status status = tri_store_claim(job->store, key, "", 0, &why, &nbytes, tri_now_ns() + REFUSED_NS);
+    tri_status status = tri_store_claim(job->store, key, "", 0, &why, &nbytes, tri_now_ns() + ASK_NS);
     rank->lost.unasked = status != TRI_OK;
     if (status == TRI_OK && nbytes == 0) /* ours */
-        (void)tri_store_remove(job->store, key, tri_now_ns() + REFUSED_NS);
+        (void)tri_store_remove(job->store, key, tri_now_ns() + ASK_NS);
     if (status == TRI_OK)
         tri_free(why);
     if (status != TRI_OK || nbytes == 0)
@@ -289,6 +295,14 @@ bool tri_launch_was_refused(launch *job, launch_rank *rank, int code)
     tri_launch_say(job, "trireme: worker %d does not fit the run and is not started again; the others continue\n",
                    rank->rank);
     return true;
+}
+
+bool tri_launch_is_dismissed(launch *job, launch_rank *rank)
+{
+    int code = rank->lost.exit_code;
+
+    rank->lost.unasked = false;
+    return code == TRI_LAUNCH_CONFIG_CODE ? was_refused(job, rank, code) : has_stopped_early(job, rank, code);
 }
 
 /* The remote shell's own end, before anything ran over there. */
@@ -357,6 +371,7 @@ static void ends_check(launch *job)
 
         if ((rank->pidfd >= 0 && !job->polls[3 + 3 * r + 2].revents) || !rank_reap(job, rank, &info))
             continue;
+        rank->lost.unasked = false;
         if (has_left(job, rank, &info))
             continue;
         if (info.si_code != CLD_EXITED)
@@ -366,7 +381,7 @@ static void ends_check(launch *job)
         end.exit_code = end.signal ? 128 + end.signal : info.si_status;
         if (job->store && end.exit_code != 0) /* else it has reported it itself */
             rank_mark_dead(job, rank);
-        if (tri_launch_was_refused(job, rank, end.exit_code))
+        if (was_refused(job, rank, end.exit_code))
             continue;
         if (!has_no_connection(rank, &end) && tri_launch_loss_bear(job, rank, &end))
             continue;

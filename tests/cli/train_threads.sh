@@ -12,8 +12,8 @@ OMP_NUM_THREADS=100000 trireme train c.yaml train.threads=2 --out three 2>&1 | g
 OMP_NUM_THREADS=2 OMP_THREAD_LIMIT=1 trireme train c.yaml --out four 2>/dev/null | weights | grep -cx "$one"
 trireme train c.yaml train.threads=100000 --out five 2>&1 | grep threads
 # threads sleep soon when they wait, unless somebody else has decided
-env -u GOMP_SPINCOUNT -u OMP_WAIT_POLICY trireme train c.yaml train.steps=0 train.epochs=1000000 --out seven >/dev/null 2>&1 &
-for i in $(seq 200); do grep -qaz '^GOMP_SPINCOUNT=2000$' /proc/$!/environ && break; sleep 0.05; done
+env -u GOMP_SPINCOUNT -u OMP_WAIT_POLICY trireme train c.yaml train.steps=0 train.epochs=1000000 --out seven >started 2>&1 &
+until [ -s started ] || ! kill -0 $! 2>/dev/null; do sleep 0.05; done
 grep -az '^GOMP_SPINCOUNT=' /proc/$!/environ | tr '\0' '\n'
 cat /proc/$!/comm
 kill -KILL $!

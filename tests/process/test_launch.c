@@ -76,6 +76,24 @@ static void run_wait(run *at)
     assert_int_equal(tri_fs_read(at->err_path, 0, &at->err, &nbytes), TRI_OK);
 }
 
+/* What the store says of a worker: nothing so many times, then whether it is a member, and the others go on. */
+static int store_silences;
+static bool store_lists;
+
+tri_status __wrap_tri_members_is_listed(tri_store *store, const char *id, bool *listed, int64_t deadline_ns);
+tri_status __wrap_tri_members_is_listed(tri_store *store, const char *id, bool *listed, int64_t deadline_ns)
+{
+    char path[128];
+
+    (void)store;
+    (void)deadline_ns;
+    if (store_silences-- > 0)
+        return tri_fail(TRI_ETIMEOUT, "the store says nothing");
+    *listed = store_lists && strcmp(id, "1.0") == 0;
+    snprintf(path, sizeof path, "%s/answered", getenv("TRIREME_TEST_FOLDER"));
+    return tri_fs_write_atomic(path, "", 0);
+}
+
 /* Processes that have this run's folder in their environment. */
 static int count_left(const run *at)
 {
@@ -184,6 +202,32 @@ static void a_rank_that_lost_a_peer_ends_first_and_is_not_the_cause(void **state
     output_check(at.err, "trireme: rank 1 ended with exit code 3; stopping the others\n");
     output_check(at.err, "trireme: rank 0 was killed by signal 9 (Killed)\n");
     run_fini(&at);
+}
+
+static void a_store_that_does_not_say_who_was_a_member_is_asked_again(void **state)
+{
+    static const struct {
+        bool lists;
+        int code;
+        const char *says;
+    } rows[] = {{false, 0, "worker 1 was stopped by a signal before it was a member (exit code 130)"},
+                {true, 130, "rank 1 ended with exit code 130; stopping the others"}};
+
+    (void)state;
+    for (size_t i = 0; i < TRI_COUNT_OF(rows); i++) {
+        run at = run_make(2);
+
+        at.config.elastic = true;
+        at.config.restarts = 9;
+        store_silences = 1;
+        store_lists = rows[i].lists;
+        run_start(&at, "[ $RANK = 1 ] && exit 130; until [ -e $TRIREME_TEST_FOLDER/answered ]; do sleep 0.02; done");
+        run_wait(&at);
+        output_check(at.err, rows[i].says);
+        assert_null(strstr(at.err, "started again ("));
+        assert_int_equal(at.code, rows[i].code);
+        run_fini(&at);
+    }
 }
 
 static void a_program_that_is_missing_is_an_error(void **state)
@@ -373,6 +417,7 @@ int main(void)
         cmocka_unit_test(eight_ranks_end_well_and_say_who_they_are),
         cmocka_unit_test(the_first_failure_is_the_cause),
         cmocka_unit_test(a_rank_that_lost_a_peer_ends_first_and_is_not_the_cause),
+        cmocka_unit_test(a_store_that_does_not_say_who_was_a_member_is_asked_again),
         cmocka_unit_test(a_program_that_is_missing_is_an_error),
         cmocka_unit_test(a_stop_signal_is_passed_on),
         cmocka_unit_test(a_slow_rank_ends_in_peace),

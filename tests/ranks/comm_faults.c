@@ -309,7 +309,7 @@ static void sends_in_a_ring(spawn_rank *self, void *arg)
 static void a_ring_of_sends_is_told_to_use_a_batch(void **state)
 {
     (void)state;
-    spawn_config config = {.kind = SPAWN_INPROC, .world = 2, .timeout_s = 10};
+    spawn_config config = {.kind = SPAWN_SIM, .world = 2, .seed = 1, .timeout_s = 10};
     assert_true(spawn_ranks(&config, sends_in_a_ring, NULL));
 }
 
@@ -370,19 +370,21 @@ static void a_limit_that_passes_names_the_call(void **state)
 
 static void gives_up(spawn_rank *self, void *arg)
 {
-    (void)arg;
+    atomic_int *begun = arg;
     tri_comm *comm = comm_spawn_open(self, NULL, NULL);
     if (!comm)
         return;
     tri_status status = TRI_OK;
     tri_work *work = NULL;
     if (self->rank == 1) {
-        tri_sleep_ns(20 * TRI_NS_PER_MS);
+        while (atomic_load(begun) < self->world - 1)
+            tri_sleep_ns(TRI_NS_PER_MS);
         tri_comm_abort(comm, TRI_ENUMERIC, "the loss is not a number");
         SPAWN_CHECK(self, tri_barrier(tri_comm_world(comm), NULL) == TRI_ENUMERIC);
     } else {
         status = tri_all_reduce(tri_comm_world(comm), buffer[self->rank], buffer[self->rank], 100, TRI_F32,
                                 TRI_REDUCE_SUM, &work);
+        atomic_fetch_add(begun, 1);
         SPAWN_CHECK(self, status == TRI_OK && tri_work_wait(work) == TRI_EABORT);
     }
     int origin = -1;
@@ -396,8 +398,9 @@ static void an_abort_reaches_all_with_its_text(void **state)
     (void)state;
     const spawn_kind kinds[] = {SPAWN_INPROC, SPAWN_SHM, SPAWN_TCP, SPAWN_UCX, SPAWN_SIM};
     for (size_t k = 0; k < TRI_COUNT_OF(kinds); k++) {
+        atomic_int begun = 0;
         spawn_config config = {.kind = kinds[k], .world = 3, .seed = 7, .timeout_s = 10};
-        assert_true(spawn_ranks(&config, gives_up, NULL));
+        assert_true(spawn_ranks(&config, gives_up, &begun));
     }
 }
 
