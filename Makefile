@@ -89,4 +89,4 @@ fuzz: ## SECONDS=300 of each fuzz target
 	@tools/fuzz $(if $(SECONDS),$(SECONDS),300)
 
 clean:
-	@rm -rf $(BUILD) build-dev build-tsan build-valgrind build-minimal build-fuzz build-afl build-coverage
+	@rm -rf $(BUILD) build-dev build-tsan build-valgrind build-fake build-minimal build-fuzz build-afl build-coverage build-gpu

@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import tempfile
 import unittest
 
 TRIREME = str(pathlib.Path(sys.argv.pop(1)).resolve())
+TABLE = pathlib.Path(__file__).resolve().with_name("expected") / "train.txt"
 GPT = pathlib.Path(__file__).resolve().parents[1] / "unit/generate/fixtures/gpt2"
 MODELS = {
     "mlp": ["model.name=mlp", "model.hidden=[16]", "data.synthetic_width=6"],
@@ -66,6 +68,22 @@ class Trained(unittest.TestCase):
                 for got, want in zip(cuda, cpu, strict=True):
                     self.assertEqual([row["class"] for row in got["top"]], [row["class"] for row in want["top"]])
                     self.assertAlmostEqual(got["probability"], want["probability"], places=places)
+
+    def kernels_of(self, name):
+        """What the card ran in a step of a block of the table of golden_cuda."""
+        block = TABLE.read_text().split(f"\n{name} ")[1].split("\n\n")[0]
+        options = [word for line in block.splitlines() if line.startswith("    : ") for word in shlex.split(line)[1:]]
+        (self.folder / "c.yaml").write_text("{}\n")
+        self.run_on("train", "c.yaml", "--out", name, *options, "train.steps=2", "monitor.trace=trace.json:1-1", "train.device=cuda")
+        return {kernel["name"] for kernel in json.loads(self.run_on("trace", "summarize", "trace.json", "--json")[0])["kernels"]}
+
+    def test_hashes_of_training_are_of_attention_by_tensor_cores_and_of_large_products(self):
+        attention = {"attention", "attention_dq", "attention_dkv"}
+        self.assertLessEqual({f"{kernel}_64" for kernel in attention}, self.kernels_of("gpt2_f16"))
+        found = self.kernels_of("gpt2_bf16")
+        self.assertLessEqual({f"{kernel}_drop_64" for kernel in attention}, found)
+        self.assertFalse(attention & found)
+        self.assertIn("gemm_wide", self.kernels_of("mlp_wide_bf16"))
 
     def test_a_run_that_continues_on_another_device_warns(self):
         for device, other, kernels in (("cpu", "cuda", r"with other kernels .* than these \(cuda emulated, compute capability 9.0"),
