@@ -166,9 +166,14 @@ static void warp_mma(cuda_thread *warp)
             d[g + r / 2 * 8][2 * t + r % 2] = warp[l].d[r];
         }
     }
+    mma_factors left, right[8];
+    for (int j = 0; j < 8; j++) {
+        mma_read(&right[j], warp[0].type, b[j]);
+    }
     for (int i = 0; i < 16; i++) {
+        mma_read(&left, warp[0].type, a[i]);
         for (int j = 0; j < 8; j++) {
-            d[i][j] = mma_step(warp[0].type, a[i], b[j], d[i][j]);
+            d[i][j] = mma_step(&left, &right[j], d[i][j]);
         }
     }
     for (int l = 0; l < LANES; l++) {

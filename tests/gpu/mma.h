@@ -7,6 +7,7 @@
 #define TRI_TESTS_GPU_MMA_H
 
 #include <math.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "kernel/gpu/args.h"
@@ -42,26 +43,59 @@ static inline float mma_cut(int64_t sum, int exponent)
     return (float)ldexp(sum < 0 ? -(double)size : (double)size, exponent);
 }
 
-static inline float mma_step(int type, const uint16_t *a, const uint16_t *b, float c)
+/* Sixteen factors, read once for all sums that they are in. */
+typedef struct mma_factors {
+    mma_number number[16];
+    float value[16];
+    int fraction;
+    bool finite, zero; /* all of them */
+} mma_factors;
+
+static inline void mma_read(mma_factors *f, int type, const uint16_t *bits)
 {
     const int fraction = type == TRI_GPU_BF16 ? 7 : 10, bias = type == TRI_GPU_BF16 ? 127 : 15;
-    mma_number term[17];
-    int top = -100000;
+    f->fraction = fraction;
+    f->finite = f->zero = true;
+    for (int i = 0; i < 16; i++) {
+        f->number[i] = mma_split(bits[i], fraction, bias, 16);
+        f->value[i] = type == TRI_GPU_BF16 ? half_from_bf16(bits[i]) : half_from_f16(bits[i]);
+        f->finite = f->finite && isfinite(f->value[i]);
+        f->zero = f->zero && f->number[i].mantissa == 0;
+    }
+}
+
+/* c + a b is a NaN, an infinity, or overflows on its way: the result. */
+static inline bool mma_is_special(const mma_factors *a, const mma_factors *b, float c, float *result)
+{
     float check = c;
     for (int i = 0; i < 16; i++) {
-        const mma_number x = mma_split(a[i], fraction, bias, 16), y = mma_split(b[i], fraction, bias, 16);
-        term[i] = (mma_number){x.mantissa * y.mantissa, x.exponent + y.exponent};
-        /* Exponents of the factors count, not that of the product. */
-        const int exponent = term[i].exponent + 2 * fraction;
-        top = term[i].mantissa != 0 && exponent > top ? exponent : top;
-        check += type == TRI_GPU_BF16 ? half_from_bf16(a[i]) * half_from_bf16(b[i])
-                                      : half_from_f16(a[i]) * half_from_f16(b[i]);
+        check += a->value[i] * b->value[i];
     }
-    if (!isfinite(check)) { /* a NaN, an infinity, or a sum that overflows */
-        return isnan(check) ? half_float(0x7fffffffu) : check;
+    *result = isnan(check) ? half_float(0x7fffffffu) : check;
+    return !isfinite(check);
+}
+
+static inline float mma_step(const mma_factors *a, const mma_factors *b, float c)
+{
+    const bool finite = a->finite && b->finite;
+    if (finite && isfinite(c) && (a->zero || b->zero)) {
+        return c + 0.0f; /* of -0: 0 */
+    }
+    mma_number term[17];
+    int top = -100000;
+    for (int i = 0; i < 16; i++) {
+        term[i] =
+            (mma_number){a->number[i].mantissa * b->number[i].mantissa, a->number[i].exponent + b->number[i].exponent};
+        /* Exponents of the factors count, not that of the product. */
+        const int exponent = term[i].exponent + 2 * a->fraction;
+        top = term[i].mantissa != 0 && exponent > top ? exponent : top;
     }
     term[16] = mma_split(half_bits(c), 23, 127, 32);
     top = term[16].mantissa != 0 && term[16].exponent + 23 > top ? term[16].exponent + 23 : top;
+    float special;
+    if ((!finite || top >= 120) && mma_is_special(a, b, c, &special)) { /* 17 terms, each below 2^(top + 2) */
+        return special;
+    }
     int64_t sum = 0;
     for (int i = 0; i < 17; i++) {
         if (term[i].mantissa == 0) {

@@ -320,33 +320,45 @@ static void a_launch_that_no_card_takes_is_refused(void **state)
     assert_int_equal(tri_emulator_launch(&launch), TRI_OK);
 }
 
+static float step_of(int type, const uint16_t *a, const uint16_t *b, float c)
+{
+    mma_factors left, right;
+    mma_read(&left, type, a);
+    mma_read(&right, type, b);
+    return mma_step(&left, &right, c);
+}
+
 /* 1 + 2^-24 twice is cut where a fused sum in f32 would round, and one big term hides small ones. */
 static void a_tensor_core_cuts_to_25_bits(void **state)
 {
     (void)state;
     uint16_t a[16] = {0}, b[16] = {0};
-    assert_true(mma_step(TRI_GPU_BF16, a, b, 0) == 0);
+    assert_true(step_of(TRI_GPU_BF16, a, b, 0) == 0);
+    assert_true(step_of(TRI_GPU_BF16, a, b, -0x1.8p-140f) == -0x1.8p-140f);
+    assert_int_equal(signbit(step_of(TRI_GPU_BF16, a, b, -0.0f)), 0);
+    b[3] = half_to_bf16(-INFINITY);
+    assert_true(isnan(step_of(TRI_GPU_BF16, a, b, 0)));
     for (int i = 0; i < 16; i++) {
         a[i] = half_to_bf16(1.0f);
         b[i] = half_to_bf16((float)i);
     }
-    assert_true(mma_step(TRI_GPU_BF16, a, b, 0.5f) == 120.5f);
+    assert_true(step_of(TRI_GPU_BF16, a, b, 0.5f) == 120.5f);
     b[0] = half_to_bf16(0x1p26f);
     for (int i = 1; i < 16; i++) {
         b[i] = half_to_bf16(1.0f);
     }
-    assert_true(mma_step(TRI_GPU_BF16, a, b, 0) == 0x1p26f); /* each 1 lies below 2^26 / 2^25 */
+    assert_true(step_of(TRI_GPU_BF16, a, b, 0) == 0x1p26f); /* each 1 lies below 2^26 / 2^25 */
     b[0] = half_to_bf16(0x1p25f);
-    assert_true(mma_step(TRI_GPU_BF16, a, b, 0) == 0x1p25f + 12.0f); /* 15 of them, cut to 24 bits */
+    assert_true(step_of(TRI_GPU_BF16, a, b, 0) == 0x1p25f + 12.0f); /* 15 of them, cut to 24 bits */
     b[1] = half_to_bf16(INFINITY);
-    assert_true(isinf(mma_step(TRI_GPU_BF16, a, b, 0)));
+    assert_true(isinf(step_of(TRI_GPU_BF16, a, b, 0)));
     a[1] = half_to_bf16(0);
-    assert_true(isnan(mma_step(TRI_GPU_BF16, a, b, 0)));
+    assert_true(isnan(step_of(TRI_GPU_BF16, a, b, 0)));
     for (int i = 0; i < 16; i++) {
         a[i] = half_to_f16(0x1p-24f); /* subnormal */
         b[i] = half_to_f16(1.5f);
     }
-    assert_true(mma_step(TRI_GPU_F16, a, b, 0) == 24 * 0x1p-24f);
+    assert_true(step_of(TRI_GPU_F16, a, b, 0) == 24 * 0x1p-24f);
 }
 
 /* Bits of -0 to -infinity, then of 0 to 60. */
