@@ -115,68 +115,54 @@ static void many_ranks_are_measured_side_by_side(void **state)
 
 typedef struct examined {
     char url[80];
-    int world, missing; /* -1: all are there */
+    tri_store *store; /* of a simulation */
+    int world, wrong;
     tri_vector findings;
     tri_string matrix;
 } examined;
 
-static bool has_told(tri_store *store, int rank)
+static bool examine_as(examined *at, int rank, tri_store *store, double limit_s)
 {
-    char key[32], *text = NULL;
-    size_t nbytes;
-    tri_status status;
+    tri_vector findings = {.each = sizeof(tri_finding)};
+    tri_string matrix = {0};
+    tri_cluster cluster = {.rank = rank,
+                           .world = at->world,
+                           .local_rank = rank,
+                           .local_world = at->world,
+                           .started_by = "test",
+                           .store = store};
 
-    snprintf(key, sizeof key, "doctor/facts/%d", rank);
-    status = tri_store_wait(store, key, &text, &nbytes, tri_deadline_after_ms(60000));
-    tri_free(text);
-    return status == TRI_OK;
+    memcpy(cluster.token, "0123456789abcdef", 17);
+    if (tri_job_examine(&cluster, "tiles", NULL, limit_s, &findings, &matrix) != TRI_OK ||
+        (rank == 0) != (findings.count > 0))
+        return false;
+    if (rank == 0) {
+        at->findings = findings;
+        at->matrix = matrix;
+    }
+    return true;
 }
 
 static void examine_body(spawn_rank *self, void *arg)
 {
     examined *at = arg;
-    tri_vector findings = {.each = sizeof(tri_finding)};
-    tri_string matrix = {0};
-    tri_cluster cluster = {.rank = self->rank,
-                           .world = at->world,
-                           .local_rank = self->rank,
-                           .local_world = at->world,
-                           .started_by = "test"};
-    double limit_s = at->missing >= 0 && self->rank == 0 ? 2 : 60;
+    tri_store *store = NULL;
 
-    if (self->rank == at->missing)
-        return;
-    memcpy(cluster.token, "0123456789abcdef", 17);
-    SPAWN_CHECK(self, tri_store_open(at->url, "", tri_deadline_after_ms(60000), &cluster.store) == TRI_OK);
-    if (at->missing >= 0 && self->rank == 0) /* its short limit is for that one alone */
-        for (int r = 1; r < at->world; r++)
-            SPAWN_CHECK(self, r == at->missing || has_told(cluster.store, r));
-    SPAWN_CHECK(self, tri_job_examine(&cluster, "tiles", NULL, limit_s, &findings, &matrix) == TRI_OK);
-    SPAWN_CHECK(self, (self->rank == 0) == (findings.count > 0));
-    if (self->rank == 0) {
-        at->findings = findings;
-        at->matrix = matrix;
-    }
-    tri_store_close(cluster.store);
+    SPAWN_CHECK(self, tri_store_open(at->url, "", tri_deadline_after_ms(60000), &store) == TRI_OK);
+    SPAWN_CHECK(self, examine_as(at, self->rank, store, 60));
+    tri_store_close(store);
 }
 
-static const tri_finding *examine(examined *at, int world, int missing, const char *check)
+static const tri_finding *finding_of(const examined *at, const char *check)
 {
-    spawn_config config = {.kind = SPAWN_AUTO, .world = world};
-    char folder[] = "/tmp/tri-doctor-XXXXXX";
     const tri_finding *found = NULL;
 
-    *at = (examined){.world = world, .missing = missing};
-    assert_non_null(mkdtemp(folder));
-    snprintf(at->url, sizeof at->url, "file://%s", folder);
-    assert_true(spawn_ranks(&config, examine_body, at));
     for (size_t i = 0; i < at->findings.count; i++) {
         const tri_finding *finding = tri_vector_at(&at->findings, i);
 
         if (strcmp(finding->check, check) == 0)
             found = finding;
     }
-    (void)tri_fs_remove(folder);
     assert_non_null(found);
     return found;
 }
@@ -189,25 +175,45 @@ static void examined_fini(examined *at)
 
 static void ranks_examine_each_other(void **state)
 {
-    examined at;
-    const tri_finding *links = examine(&at, 3, -1, "links");
+    examined at = {.world = 3};
+    spawn_config config = {.kind = SPAWN_AUTO, .world = 3};
+    char folder[] = "/tmp/tri-doctor-XXXXXX";
 
     (void)state;
-    assert_int_equal(links->result, TRI_RESULT_OK);
-    assert_string_equal(links->found, "3 by shared memory, 0 by tcp");
+    assert_non_null(mkdtemp(folder));
+    snprintf(at.url, sizeof at.url, "file://%s", folder);
+    assert_true(spawn_ranks(&config, examine_body, &at));
+    (void)tri_fs_remove(folder);
+    assert_int_equal(finding_of(&at, "links")->result, TRI_RESULT_OK);
+    assert_string_equal(finding_of(&at, "links")->found, "3 by shared memory, 0 by tcp");
     assert_int_equal(at.findings.count, 30 + 9); /* one machine, one job */
     assert_non_null(strstr(tri_string_text(&at.matrix), "latency"));
     examined_fini(&at);
 }
 
+/* Rank 2 never comes, and rank 0 comes late: it says who is missing after more than twice the limit of rank 1. */
+static void examine_late(int rank, void *arg)
+{
+    examined *at = arg;
+
+    if (rank == 0)
+        tri_sleep_ns(15 * TRI_NS_PER_S);
+    if (rank < 2)
+        at->wrong += !examine_as(at, rank, at->store, 10);
+}
+
 static void a_rank_that_does_not_answer_is_a_finding(void **state)
 {
-    examined at;
-    const tri_finding *ranks = examine(&at, 3, 2, "ranks");
+    examined at = {.world = 3};
+    tri_sim_config sim = {.seed = 5};
 
     (void)state;
-    assert_int_equal(ranks->result, TRI_RESULT_FAIL);
-    assert_string_equal(ranks->found, "no answer in time from rank 2");
+    assert_int_equal(tri_store_memory(&at.store), TRI_OK);
+    assert_int_equal(tri_sim_run(&sim, at.world, examine_late, &at), TRI_OK);
+    tri_store_close(at.store);
+    assert_int_equal(at.wrong, 0);
+    assert_int_equal(finding_of(&at, "ranks")->result, TRI_RESULT_FAIL);
+    assert_string_equal(finding_of(&at, "ranks")->found, "no answer in time from rank 2");
     assert_int_equal(at.findings.count, 30 + 9);
     examined_fini(&at);
 }
