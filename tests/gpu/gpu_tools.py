@@ -86,7 +86,7 @@ class Tools(unittest.TestCase):
         self.assertIn("12 of 12 refusals are those of the fake", rows[2][4])
         for row in (rows[3], rows[5]):
             self.assertIn("0 with other weights", row[4])
-        self.assertRegex(found["ops"][4], r"^ops: all 68 hashes are the emulator's; tokens: all 12 hashes are the emulator's; ops agree with the reference")
+        self.assertRegex(found["ops"][4], r"^ops: all 111 hashes are the emulator's; tokens: all 12 hashes are the emulator's; ops agree with the reference")
         self.assertIn("train: all 1 hashes are the emulator's", rows[3][4])
         block = re.compile("^mlp_f16 .*", re.M)
         self.assertEqual(block.findall((bundle / "made/by/train.card.txt").read_text()),
