@@ -6,7 +6,8 @@
  * FAKE_CUDA_SEED draws: a copy that no event orders reads too early or too late. An asynchronous copy must name pinned
  * memory of the host. Memory is freed, and unpinned, when all streams of its card are done, as NVIDIA's driver does. It
  * brings the kernels along, so that a program that was built without nvcc trains on it too.
- * FAKE_CUDA has faults, with commas between: no_kernels, no_card, old_driver, old_card, no_start, no_pin, no_order
+ * FAKE_CUDA has faults, with commas between: no_kernels, new_kernels (of a CUDA that the driver does not know),
+ * other_kernels (of another text; =RANK: that one's), no_card, old_driver, old_card, no_start, no_pin, no_order
  * (streams do not wait for events); memory=MIB of a card (8192), of which each process has all; full=WHEN, memory is
  * out for one allocation; sticky=WHEN, a launch fails and so does every call after it. WHEN is a number (that one, of
  * this process; 2), or FILE or FILE@NUMBER: whoever removes the file first, from its NUMBER-th call on.
@@ -368,10 +369,17 @@ static cuda_result unpin(const char *memory)
 TRI_CUDA_CALLS(DECLARE)
 
 /* What NVIDIA's library has not: device/cuda/library.h. */
-EXPORT const void *trireme_emulated_kernels(void);
-const void *trireme_emulated_kernels(void)
+EXPORT const tri_cuda_kernels *trireme_emulated_kernels(void);
+const tri_cuda_kernels *trireme_emulated_kernels(void)
 {
-    return has("no_kernels") ? NULL : "kernels of the emulator";
+    static tri_cuda_kernels kernels = {"kernels of the emulator", 12, TRI_CUDA_TEXT};
+    char only[FAKE_VALUE_NBYTES];
+    const char *rank = getenv("TRIREME_RANK");
+    if (has("new_kernels"))
+        kernels.version = 14;
+    if (value_of("other_kernels", only) && (!only[0] || (rank && strcmp(only, rank) == 0)))
+        kernels.text = "00000000";
+    return has("no_kernels") ? NULL : &kernels;
 }
 
 cuda_result cuInit(unsigned flags)

@@ -34,7 +34,7 @@ class Products(unittest.TestCase):
         self.assertIn("matrix products: 5 by cublasLt 13.1.0, 0 by our own kernels; 5 algorithms are not used", said)
         self.assertNotIn("other kernels", self.train("--resume", "run", "-n", "2", "parallel.pipeline=2", "train.steps=3"))
         said = self.train("--resume", "run", "parallel.pipeline=1", "train.steps=0", faults="old")
-        self.assertRegex(said, r"made with other kernels \(cuda emulated, compute capability 9.0, cublasLt 13.1.0 on 132 SMs, algorithms "
+        self.assertRegex(said, r"made with other kernels \(cuda emulated, compute capability 9.0, kernels [0-9a-f]{8}, cublasLt 13.1.0 on 132 SMs, algorithms "
                                r"[0-9a-f]{8}\) than these \(.*cublasLt 12.9.1 on 132 SMs, ")
 
     def test_algorithms_that_all_fail_leave_our_own_kernels(self):
@@ -52,9 +52,20 @@ class Products(unittest.TestCase):
             said = self.train("run.yaml", *MLP, "model.hidden=[2048,2048]", *words, cuda="memory=40", code=1)
             self.assertIn(f"error: cuda:0 has {free} MiB free, and this run needs", said)
 
+    def test_ranks_of_two_builds_are_refused_and_a_run_that_a_newer_build_resumes_is_not_reproducible(self):
+        own = "train.kernels=cuda_own"
+        said = self.train("run.yaml", "-n", "2", *MLP, own, cuda="other_kernels=1", code=1)
+        self.assertRegex(said, r"error: rank 1 has another card, build or library than rank 0 \(rank \d: cuda emulated, compute capability 9.0, "
+                               r"kernels [0-9a-f]{8}\)")
+        self.train("run.yaml", "--out", "run", *MLP, own, "train.steps=2")
+        said = self.train("--resume", "run", "train.steps=0", cuda="other_kernels")
+        self.assertRegex(said, r"made with other kernels \(cuda emulated, compute capability 9.0, kernels (?!0{8})[0-9a-f]{8}\) than these "
+                               r"\(cuda emulated, compute capability 9.0, kernels 00000000\): the run is not reproducible")
+        self.assertIn("not reproducible (resumed with other kernels)", said)
+
     def test_ranks_of_two_kinds_are_refused(self):
         said = self.train("run.yaml", "-n", "2", *MLP, faults="old1", code=1)
-        self.assertIn("error: rank 1 has another card or library than rank 0", said)
+        self.assertIn("error: rank 1 has another card, build or library than rank 0", said)
         said = self.train("run.yaml", "-n", "2", *MLP, faults="other1", code=1)
         self.assertIn("error: two ranks multiply a product of the model by different algorithms of cublasLt 13.1.0: want cards "
                       "of one kind, or train.kernels=cuda_own", said)

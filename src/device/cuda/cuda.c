@@ -145,6 +145,11 @@ tri_status tri_cuda_card_check(const tri_cuda_card *card, int index)
                     card->capability / 10, card->capability % 10);
 }
 
+static tri_cuda_kernels kernels_of(const tri_cuda_calls *calls)
+{
+    return calls->emulated ? *calls->emulated : (tri_cuda_kernels){tri_cuda_image, TRI_CUDA_VERSION, TRI_CUDA_TEXT};
+}
+
 static tri_status open_card(cuda_state *s, tri_device *device)
 {
     tri_cuda_card card;
@@ -160,21 +165,21 @@ static tri_status open_card(cuda_state *s, tri_device *device)
     TRI_TRY(tri_cuda_card_check(&card, s->index));
     s->sms = card.sms;
     (void)s->calls->driver_version(&driver);
-    if (!s->calls->emulated && driver / 1000 < TRI_CUDA_VERSION)
+    const tri_cuda_kernels kernels = kernels_of(s->calls);
+    if (!kernels.image)
+        return tri_fail(TRI_EUNSUPPORTED, "this build has no CUDA kernels");
+    if (driver / 1000 < kernels.version)
         return tri_fail(TRI_EUNSUPPORTED,
                         "the driver is for CUDA %d.%d, and the kernels of this build are of CUDA %d: want a newer "
                         "driver, or a build by an older nvcc",
-                        driver / 1000, driver % 1000 / 10, TRI_CUDA_VERSION);
-    const void *image = s->calls->emulated ? s->calls->emulated : tri_cuda_image;
-    if (!image)
-        return tri_fail(TRI_EUNSUPPORTED, "this build has no CUDA kernels");
-    snprintf(s->arithmetic, sizeof(s->arithmetic), "cuda%s, compute capability %d.%d",
-             s->calls->emulated ? " emulated" : "", card.capability / 10, card.capability % 10);
+                        driver / 1000, driver % 1000 / 10, kernels.version);
+    snprintf(s->arithmetic, sizeof(s->arithmetic), "cuda%s, compute capability %d.%d, kernels %s",
+             s->calls->emulated ? " emulated" : "", card.capability / 10, card.capability % 10, kernels.text);
     cuda_result result = s->calls->device_get(&s->card, s->index);
     (void)s->calls->context_flags(s->card, CUDA_BLOCKING_SYNC); /* else each wait keeps a core busy */
     result = result == 0 ? s->calls->context_retain(&s->context, s->card) : result;
     result = result == 0 ? s->calls->context_set(s->context) : result;
-    result = result == 0 ? s->calls->module_load(&s->module, image) : result;
+    result = result == 0 ? s->calls->module_load(&s->module, kernels.image) : result;
     for (int q = 0; q < TRI_QUEUE_COUNT; q++)
         result = result == 0 ? s->calls->stream_create(&s->streams[q], CUDA_STREAM_NON_BLOCKING) : result;
     if (result != 0)

@@ -26,7 +26,8 @@ static tri_status find_calls(void *library, tri_cuda_calls *calls)
         return tri_fail(TRI_EUNSUPPORTED, "%s has no %s: want a driver for CUDA 12 or later", LIBRARY, #symbol);
     TRI_CUDA_CALLS(FIND)
 #undef FIND
-    const void *(*emulated)(void) = (const void *(*)(void))dlsym(library, "trireme_emulated_kernels");
+    const tri_cuda_kernels *(*emulated)(void) =
+        (const tri_cuda_kernels *(*)(void))dlsym(library, "trireme_emulated_kernels");
     calls->emulated = emulated ? emulated() : NULL;
     return TRI_OK;
 }

@@ -89,12 +89,19 @@ enum {
       (cuda_function function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y,  \
        unsigned block_z, unsigned shared_nbytes, cuda_stream stream, void **args, void **extra))
 
+/* A module of kernels. */
+typedef struct tri_cuda_kernels {
+    const void *image;
+    int version;      /* of the compiler's CUDA: drivers load modules of their own major version and of older ones */
+    const char *text; /* hash of what they were compiled from: cmake/TriremeCuda.cmake */
+} tri_cuda_kernels;
+
 typedef struct tri_cuda_calls {
 #define TRI_CUDA_FIELD(symbol, name, args) cuda_result(*name) args;
     TRI_CUDA_CALLS(TRI_CUDA_FIELD)
 #undef TRI_CUDA_FIELD
-    /* The module that the library brings along: that of the tests' emulator. NULL: it is NVIDIA's. */
-    const void *emulated;
+    /* Those that the library brings along: of the tests' emulator. NULL: it is NVIDIA's. */
+    const tri_cuda_kernels *emulated;
 } tri_cuda_calls;
 
 /* The driver, ready to use, with at least one card. TRI_EUNSUPPORTED: the sentence says why there is none. Stays

@@ -311,7 +311,7 @@ tri_status tri_job_check_equal(tri_job *job)
         int rank = i / EQUAL_COUNT, what = i % EQUAL_COUNT, first = equal_to(job, rank, what);
         bool own = what == EQUAL_WEIGHTS && job->elastic.on && tri_job_has_own_weights(job); /* and of a resumed run */
         const char *name =
-            what == EQUAL_KERNELS && job->device->ops->arithmetic ? "card or library" : equal_names[what];
+            what == EQUAL_KERNELS && job->device->ops->arithmetic ? "card, build or library" : equal_names[what];
         if (!own && all[i] != all[first * EQUAL_COUNT + what])
             status = tri_fail(TRI_EMISMATCH, "rank %d has another %s than rank %d (rank %d: %s)", rank, name, first,
                               job->rank, kernels);

@@ -67,7 +67,7 @@ static tri_status rows_gather(tri_job *job, row **out, int64_t *each)
     for (int r = 0; r < job->world && status == TRI_OK; r++) {
         *each = all[2 * r] > *each ? all[2 * r] : *each;
         if (all[2 * r + 1] != all[1])
-            status = tri_fail(TRI_EMISMATCH, "rank %d has another card or library than rank 0 (rank %d: %s)", r,
+            status = tri_fail(TRI_EMISMATCH, "rank %d has another card, build or library than rank 0 (rank %d: %s)", r,
                               job->rank, text);
     }
     tri_free(all);
