@@ -302,6 +302,8 @@ bool tri_launch_is_dismissed(launch *job, launch_rank *rank)
     int code = rank->lost.exit_code;
 
     rank->lost.unasked = false;
+    if (!tri_launch_has_others(job))
+        return false;
     return code == TRI_LAUNCH_CONFIG_CODE ? was_refused(job, rank, code) : has_stopped_early(job, rank, code);
 }
 

@@ -45,7 +45,7 @@ TRI_ENUM(tri_transport_kind)
       "wrongly")                                                                                                       \
     X(REAL, timeout_s, "300", 0.001, 1e6, NULL, "longest wait for a peer inside one call, seconds")                    \
     X(INT, heartbeat_ms, "100", 0, 60000, NULL,                                                                        \
-      "heartbeat interval; three missed heartbeats mean failure; 0: no failure detection (to halt a rank in a "        \
+      "heartbeat interval; three to six missed ones mean failure; 0: no failure detection (to halt a rank in a "       \
       "debugger)")                                                                                                     \
     X(INT, slot_kib, "512", 4, 65536, NULL,                                                                            \
       "data in flight per link in shared memory, KiB; over ucx four times as much")                                    \

@@ -97,6 +97,21 @@ class Tools(unittest.TestCase):
         self.assertIn("ranks 0 and 1 are both on the card at 0000:17:00.0", rows[4][4])
         self.assertIn("412 W, 61 degrees, 1755 MHz, 2 uncorrected memory errors; doctor: gpu memory errors: card 0: 2 uncorrected", rows[0][4])
 
+    def test_hashes_are_in_their_file_as_they_come(self):
+        """A card whose time runs out has given some."""
+        trigger, path = self.folder / "trigger", self.folder / "ops.txt"
+        trigger.touch()
+        env = {**os.environ, "LD_LIBRARY_PATH": str(BUILD / "tests/gpu/fake"), "FAKE_CUDA": f"held={trigger}@60"}
+        program = subprocess.Popen([BUILD / "tests/gpu/gpu_test_ops", "--cuda", "--few", "--accept", path], env=env, stdout=subprocess.DEVNULL,
+                                   stderr=subprocess.DEVNULL)
+        while program.poll() is None and not trigger.with_suffix(".held").exists():
+            time.sleep(0.01)
+        lines = path.read_text().splitlines()
+        program.kill()
+        program.wait()
+        self.assertEqual(set(lines) - set((TOOLS.parent / "tests/gpu/expected/ops.txt").read_text().splitlines()), set())
+        self.assertTrue(2 < len(lines) < 60, lines)
+
     def test_a_section_that_fails_says_why_and_the_others_run(self):
         done = run(TOOLS / "gpu_check", "--fake", "--build", BUILD, "0", "gemm", folder=self.folder, FAKE_CUDA="no_card")
         self.assertEqual(done.returncode, 1, done.stdout)

@@ -62,8 +62,8 @@ class Shown(unittest.TestCase):
             self.assertEqual(own, figures)
         text = self.run_.read()
         if shutil.which("promtool"):
-            told = subprocess.run(["promtool", "check", "metrics"], input=text, text=True, capture_output=True)
-            self.assertEqual((told.returncode, told.stdout + told.stderr), (0, ""))
+            checked = subprocess.run(["promtool", "check", "metrics"], input=text, text=True, capture_output=True)
+            self.assertEqual((checked.returncode, checked.stdout + checked.stderr), (0, ""))
         known = {line.split()[2] for line in text.splitlines() if line.startswith("# TYPE")}
         asked = set(re.findall(r"trireme_gpu_\w+", (TESTS.parent / "share/grafana/trireme.json").read_text()))
         self.assertGreater(len(asked), 3)
@@ -85,7 +85,7 @@ class Shown(unittest.TestCase):
         return re.search(r"http://\S+", page.stdout.readline())[0]
 
     @staticmethod
-    def told(url):
+    def watched(url):
         """What the page says of the run, again and again."""
         line = http.client.HTTPConnection(urllib.parse.urlsplit(url).netloc, timeout=LIMIT_S)
         line.request("GET", "/watch")
@@ -99,16 +99,16 @@ class Shown(unittest.TestCase):
 
     def test_the_page_has_them_and_an_xid_is_seen(self):
         url, keys = self.page(), ["utilization_ratio", "memory_used_bytes", "power_watts", "sm_clock_hertz", "throttled"]
-        for told in self.told(url):
-            if len(cards := [rank["gpu"] for rank in told["ranks"]]) == 2:
+        for seen in self.watched(url):
+            if len(cards := [rank["gpu"] for rank in seen["ranks"]]) == 2:
                 break
         for card, errors in zip(cards, (2, 0), strict=True):
             self.assertEqual(card, {**{key: FIGURES[key] for key in keys}, "ecc_uncorrected_total": errors, "xid_errors_total": 0})
         (self.folder / "xid").touch()
-        for told in self.told(url):
-            if sum(rank["gpu"]["xid_errors_total"] for rank in told["ranks"]) == 1:
+        for seen in self.watched(url):
+            if sum(rank["gpu"]["xid_errors_total"] for rank in seen["ranks"]) == 1:
                 break
-        [rank] = [rank["rank"] for rank in told["ranks"] if rank["gpu"].get("last_xid") == 63]
+        [rank] = [rank["rank"] for rank in seen["ranks"] if rank["gpu"].get("last_xid") == 63]
         self.run_.wait_for(lambda seen: seen.get(f'trireme_gpu_last_xid{{rank="{rank}"}}') == 63)
         if not chromium() or not pathlib.Path("/usr/share/javascript/dygraphs/dygraph.min.js").exists():
             self.skipTest("no chromium, or no libjs-dygraphs (tools/deps test)")

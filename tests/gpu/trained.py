@@ -99,9 +99,9 @@ class Trained(unittest.TestCase):
 
     def test_texts_during_training_are_those_of_the_weights_and_change_none(self):
         data = [f"model.from={GPT}", "data.synthetic_tokens=true", "data.synthetic_width=8", "data.classes=99", "train.device=cuda"]
-        told = ["train.sample_every=2", "train.sample_tokens=6", "train.sample_prompt=On"]
+        sampled = ["train.sample_every=2", "train.sample_tokens=6", "train.sample_prompt=On"]
         weights, texts = [], []
-        for words in ([], told, [*told, "parallel.sync=zero3", "-n", "2"]):
+        for words in ([], sampled, [*sampled, "parallel.sync=zero3", "-n", "2"]):
             weights.append(re.search("weights: .*", self.train("", *data, *words))[0])
             lines = map(json.loads, (self.folder / "run/metrics.jsonl").read_text().splitlines())
             texts.append([line["sample"] for line in lines if "sample" in line])

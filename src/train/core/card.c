@@ -85,7 +85,7 @@ tri_card_crew tri_card_crew_of(const int64_t *facts, int count, int rank)
         const int64_t *fact = facts + r * TRI_FACT_COUNT;
         if (fact[TRI_FACT_CARD] != facts[rank * TRI_FACT_COUNT + TRI_FACT_CARD])
             continue;
-        crew.ranks++;
+        crew.first = crew.ranks++ == 0 ? r : crew.first;
         crew.free_nbytes = fmin(crew.free_nbytes, (double)fact[TRI_FACT_FREE]);
         crew.needed_nbytes += (double)fact[TRI_FACT_NEEDED];
         if (fact[TRI_FACT_NEEDED] > facts[crew.neediest * TRI_FACT_COUNT + TRI_FACT_NEEDED])

@@ -21,7 +21,7 @@ tri_status tri_card_free(const tri_config *config, int workers, double *nbytes);
 
 /* A card as all ranks see it that are on it. */
 typedef struct tri_card_crew {
-    int ranks;
+    int ranks, first;                  /* how many; the lowest of them */
     double free_nbytes, needed_nbytes; /* before any of them allocates; of all of them */
     int neediest;                      /* the rank of them that needs most */
 } tri_card_crew;

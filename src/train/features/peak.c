@@ -69,12 +69,8 @@ static tri_status cards_count(const tri_job *job, int *cards)
     int count;
     *cards = 0;
     TRI_TRY(tri_card_facts(job->comm, job->device, &(tri_job_memory){0}, 0, &facts, &count));
-    for (int r = 0, before; r < count; r++) {
-        for (before = 0; before < r; before++)
-            if (facts[before * TRI_FACT_COUNT + TRI_FACT_CARD] == facts[r * TRI_FACT_COUNT + TRI_FACT_CARD])
-                break;
-        *cards += before == r;
-    }
+    for (int r = 0; r < count; r++)
+        *cards += tri_card_crew_of(facts, count, r).first == r;
     tri_free(facts);
     return TRI_OK;
 }

@@ -109,10 +109,10 @@ static void a_rank_that_may_not_open_enough_files_says_so_at_once(void **state)
     assert_int_equal(open_under(40, 400, NULL), 0); /* a soft limit is raised */
 }
 
-/* Rank 1 has another token. *told: it was answered so; rank 0 may have given up before rank 1 could call. */
+/* Rank 1 has another token. *answered: it was answered so; rank 0 may have given up before rank 1 could call. */
 static void stranger(spawn_rank *self, void *arg)
 {
-    bool *told = arg;
+    bool *answered = arg;
     tri_net *net = NULL;
     tri_status status;
 
@@ -121,7 +121,7 @@ static void stranger(spawn_rank *self, void *arg)
         SPAWN_CHECK(self, status == TRI_ETIMEOUT && strstr(tri_last_error(), "rank 1 has not called"));
     else {
         SPAWN_CHECK(self, status != TRI_OK);
-        *told = status == TRI_EPEER && strstr(tri_last_error(), "does not know the token");
+        *answered = status == TRI_EPEER && strstr(tri_last_error(), "does not know the token");
     }
     tri_net_close(net);
 }
@@ -132,11 +132,11 @@ static void a_wrong_token_is_refused(void **state)
     for (spawn_kind kind = SPAWN_SHM; kind <= SPAWN_UCX; kind++) {
         spawn_config config = {.kind = kind, .world = 2, .timeout_s = 0.5, .tokens = {NULL, "another"}};
         int fds = entries_of("/proc/self/fd");
-        bool told = spawn_is_left_out(kind);
+        bool answered = spawn_is_left_out(kind);
 
-        for (; !told && config.timeout_s < 60; config.timeout_s *= 2)
-            assert_true(spawn_ranks(&config, stranger, &told));
-        assert_true(told);
+        for (; !answered && config.timeout_s < 60; config.timeout_s *= 2)
+            assert_true(spawn_ranks(&config, stranger, &answered));
+        assert_true(answered);
         assert_int_equal(entries_of("/proc/self/fd"), fds);
     }
 }

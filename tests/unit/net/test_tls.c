@@ -251,10 +251,10 @@ static void plain_and_encrypted_ranks_both_say_so(void **state)
     }
 }
 
-/* *told: rank 1 was answered; rank 0 may have given up before rank 1 could call. */
+/* *answered: rank 1 was answered; rank 0 may have given up before rank 1 could call. */
 static void wrong_token(spawn_rank *self, void *arg)
 {
-    bool *told = arg;
+    bool *answered = arg;
     tri_net *net = NULL;
 
     self->config.encrypt = true;
@@ -262,19 +262,19 @@ static void wrong_token(spawn_rank *self, void *arg)
     if (self->rank == 0)
         SPAWN_CHECK(self, strstr(tri_last_error(), "rank 1 has not called"));
     else
-        *told = strstr(tri_last_error(), "does not know the token");
+        *answered = strstr(tri_last_error(), "does not know the token");
     tri_net_close(net);
 }
 
 static void a_wrong_token_is_refused_when_encrypted(void **state)
 {
     spawn_config config = {.kind = SPAWN_TCP, .world = 2, .timeout_s = 0.5, .tokens = {NULL, "another"}};
-    bool told = false;
+    bool answered = false;
 
     (void)state;
-    for (; !told && config.timeout_s < 60; config.timeout_s *= 2)
-        assert_true(spawn_ranks(&config, wrong_token, &told));
-    assert_true(told);
+    for (; !answered && config.timeout_s < 60; config.timeout_s *= 2)
+        assert_true(spawn_ranks(&config, wrong_token, &answered));
+    assert_true(answered);
 }
 
 int main(void)

@@ -59,6 +59,12 @@ static bool far_lives_until(far *one, int64_t until_ns, bool acknowledges)
     return tri_watch_is(&one->peers[1], TRI_WATCH_ALIVE);
 }
 
+static void far_is_lost_at(far *one, int64_t end_ns, bool acknowledges)
+{
+    assert_true(far_lives_until(one, end_ns - MS, acknowledges));
+    assert_false(far_lives_until(one, end_ns, acknowledges));
+}
+
 static tri_verdict verdict_of(const far *one)
 {
     return (tri_verdict)atomic_load(&one->peers[1].verdict);
@@ -73,8 +79,7 @@ static void a_rank_of_another_host_has_three_beats_and_six_if_its_host_answers(v
         int64_t end_ns = SOME_S + (acknowledges ? 600 : 300) * MS;
 
         far_make(&one, 100 * MS);
-        assert_true(far_lives_until(&one, end_ns - MS, acknowledges));
-        assert_false(far_lives_until(&one, end_ns, acknowledges));
+        far_is_lost_at(&one, end_ns, acknowledges);
         assert_int_equal(verdict_of(&one), acknowledges ? TRI_VERDICT_STOPPED : TRI_VERDICT_UNREACHABLE);
         assert_non_null(strstr(one.watch.text, acknowledges ? "though its host answers" : "it or its host for 0.30 s"));
     }
@@ -88,8 +93,7 @@ static void one_that_beat_late_has_twice_that_time(void **state)
     far_make(&one, 100 * MS);
     assert_true(far_lives_until(&one, SOME_S + 500 * MS, true));
     tri_watch_beat_heard(&one.peers[1], at_ns);
-    assert_true(far_lives_until(&one, SOME_S + 1499 * MS, false));
-    assert_false(far_lives_until(&one, SOME_S + 1500 * MS, false));
+    far_is_lost_at(&one, SOME_S + 1500 * MS, false);
 }
 
 static void nobody_is_lost_before_three_beats_are_due(void **state)
@@ -98,8 +102,7 @@ static void nobody_is_lost_before_three_beats_are_due(void **state)
 
     (void)state;
     far_make(&one, 10000 * MS);
-    assert_true(far_lives_until(&one, SOME_S + 29999 * MS, false));
-    assert_false(far_lives_until(&one, SOME_S + 30000 * MS, false));
+    far_is_lost_at(&one, SOME_S + 30000 * MS, false);
 }
 
 static void an_excuse_lasts_as_long_as_the_silence_that_makes_a_rank_lost(void **state)
@@ -110,8 +113,7 @@ static void an_excuse_lasts_as_long_as_the_silence_that_makes_a_rank_lost(void *
     far_make(&one, 100 * MS);
     assert_true(far_lives_until(&one, SOME_S + 550 * MS, true));
     one.peers[1].excused_ns = at_ns;
-    assert_true(far_lives_until(&one, SOME_S + 849 * MS, true));
-    assert_false(far_lives_until(&one, SOME_S + 850 * MS, true));
+    far_is_lost_at(&one, SOME_S + 850 * MS, true);
     /* Without an answer of its host it does not count. */
     far_make(&one, 100 * MS);
     assert_true(far_lives_until(&one, SOME_S + 250 * MS, false));
@@ -132,8 +134,7 @@ static void the_lateness_of_the_watcher_uses_up_neither(void **state)
         one.peers[1].excused_ns = excused ? at_ns : 0;
         at_ns = acknowledged_ns = at_ns + 7100 * MS; /* a beat was due in 100 ms */
         (void)tri_watch_judge(&one.watch, at_ns);
-        assert_true(far_lives_until(&one, end_ns - MS, true));
-        assert_false(far_lives_until(&one, end_ns, true));
+        far_is_lost_at(&one, end_ns, true);
     }
 }
 
