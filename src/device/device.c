@@ -78,6 +78,7 @@ struct tri_device_usage {
     tri_vector arrays; /* usage_array */
     size_t live;
     bool planned;
+    const tri_device_watch *_Atomic watch; /* threads that load batches copy too */
 };
 
 static _Atomic size_t process_live, process_peak, process_planned;
@@ -235,8 +236,38 @@ void tri_device_free(const tri_device *device, void *memory)
     device->ops->free(device, memory);
 }
 
+/* --- watched arrays --- */
+
+bool tri_device_watch_set(const tri_device *device, const tri_device_watch *watch)
+{
+    const tri_device_watch *none = NULL;
+    return device->usage && atomic_compare_exchange_strong(&device->usage->watch, &none, watch);
+}
+
+void tri_device_watch_end(const tri_device *device, const tri_device_watch *watch)
+{
+    if (device->usage && atomic_load(&device->usage->watch) == watch)
+        atomic_store(&device->usage->watch, NULL);
+}
+
+void tri_device_written(const tri_device *device, const void *memory, size_t nbytes)
+{
+    const tri_device_watch *watch = device->usage ? atomic_load(&device->usage->watch) : NULL;
+    if (!watch)
+        return;
+    const uintptr_t from = (uintptr_t)watch->memory, to = from + watch->nbytes;
+    uintptr_t first = (uintptr_t)memory, end = first + nbytes;
+    first = first > from ? first : from;
+    end = end < to ? end : to;
+    if (first < end)
+        watch->changes(watch->arg, first - from, end - first);
+}
+
+/* --- copies --- */
+
 void tri_device_copy(const tri_device *device, void *to, const void *from, size_t nbytes)
 {
+    tri_device_written(device, to, nbytes);
     if (nbytes > 0)
         device->ops->copy(device, to, from, nbytes);
 }
@@ -249,12 +280,14 @@ void tri_device_to_host(const tri_device *device, void *to, const void *from, si
 
 void tri_device_from_host(const tri_device *device, void *to, const void *from, size_t nbytes)
 {
+    tri_device_written(device, to, nbytes);
     if (nbytes > 0)
         device->ops->from_host(device, to, from, nbytes);
 }
 
 void tri_device_fill(const tri_device *device, void *to, unsigned char byte, size_t nbytes)
 {
+    tri_device_written(device, to, nbytes);
     if (nbytes > 0)
         device->ops->fill(device, to, byte, nbytes);
 }
@@ -293,6 +326,7 @@ void tri_device_copy_out(const tri_device *device, void *to, const void *from, s
 
 void tri_device_copy_in(const tri_device *device, void *to, const void *from, size_t nbytes)
 {
+    tri_device_written(device, to, nbytes);
     if (nbytes > 0)
         (device->ops->copy_in ? device->ops->copy_in : device->ops->from_host)(device, to, from, nbytes);
 }

@@ -173,6 +173,23 @@ void tri_device_event_order(const tri_device *device, tri_device_event event, tr
 /* The host waits for it. Any thread may call this and all above. */
 void tri_device_event_wait(const tri_device *device, tri_device_event event);
 
+/* --- who has a copy of an array in another form --- */
+
+/* An array of a device that has memory of its own. Each call above that writes there, and tri_device_written(), says
+ * which bytes of it change, before they do. */
+typedef struct tri_device_watch {
+    const void *memory;
+    size_t nbytes;
+    void (*changes)(void *arg, size_t first, size_t nbytes);
+    void *arg;
+} tri_device_watch;
+/* The watch is borrowed until it is taken away. A device has one at a time: false: it has another one, or none can be.
+ */
+bool tri_device_watch_set(const tri_device *device, const tri_device_watch *watch);
+void tri_device_watch_end(const tri_device *device, const tri_device_watch *watch);
+/* A kernel, or another library, writes there. Those of optimizers need not say so: they write the copy too. */
+void tri_device_written(const tri_device *device, const void *memory, size_t nbytes);
+
 /* Times each kernel that is queued from now on, for this step; below 0: no more, and what was not read is dropped. */
 void tri_device_kernels_time(const tri_device *device, int64_t step);
 /* Waits for the queue of kernels: those that were timed since the last call, in order (tri_free). None on a device

@@ -167,6 +167,8 @@ typedef struct tri_op_call {
     const int32_t *rows;      /* [shards] valid samples (of the first dimension) of each shard */
     const void *input[TRI_OP_MAX_INPUTS];
     const void *param[TRI_OP_MAX_PARAMS];
+    const void *rounded[TRI_OP_MAX_PARAMS]; /* parameters that kernel->rounds names, in that type; NULL: the kernel
+                                               rounds them itself */
     void *output;
     void *saved;      /* from forward to backward: saved_nbytes * max_shards */
     void *scratch;    /* inside one call: scratch_nbytes in all */
@@ -237,10 +239,11 @@ typedef struct tri_kernel_ops {
 struct tri_kernel {
     const tri_kernel_ops *ops;
     tri_op_desc desc;
-    size_t saved_nbytes;   /* per shard */
-    size_t scratch_nbytes; /* per call */
-    size_t host_nbytes;    /* per call */
-    int64_t kept_count;    /* kind "tokens": floats that a sequence keeps from call to call */
+    size_t saved_nbytes;                 /* per shard */
+    size_t scratch_nbytes;               /* per call */
+    size_t host_nbytes;                  /* per call */
+    tri_dtype rounds[TRI_OP_MAX_PARAMS]; /* reads the parameter in this type of 16 bits; TRI_F32: as it is */
+    int64_t kept_count;                  /* kind "tokens": floats that a sequence keeps from call to call */
     void *state;
 };
 

@@ -147,6 +147,8 @@ static void op_make(tri_graph *graph, const tri_node *node, int node_number, gra
         op->dinput[i] = op->add_into[i] = -1;
     }
     op->desc.param_count = node->param_count;
+    for (int p = 0; p < TRI_OP_MAX_PARAMS; p++)
+        op->rounded[p] = -1;
     for (int p = 0; p < node->param_count; p++) {
         op->number[p] = node->param[p];
         op->param[p] = op->slot[p] = graph->params->of_model[node->param[p]];

@@ -239,7 +239,11 @@ tri_status tri_graph_op_bring(tri_graph *graph, graph_op *op)
         const float *values = NULL;
         if (hooks->bring)
             TRI_TRY(hooks->bring(hooks->arg, op->param[p], &values));
-        op->call.param[p] = hooks->bring ? values : params->values + params->entries[op->param[p]].first;
+        else
+            values = params->values + params->entries[op->param[p]].first;
+        op->call.param[p] = values;
+        if (op->rounded[p] >= 0)
+            op->call.rounded[p] = tri_params_copy_bring(params, op->param[p], tri_graph_buffer(graph, op->rounded[p]));
     }
     return TRI_OK;
 }

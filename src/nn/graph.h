@@ -26,6 +26,8 @@ typedef struct tri_graph_config {
     int first_node, end_node; /* span.h: the part of the model that is compiled; 0, 0: all of it */
     int64_t places;           /* kind "tokens": of a sequence, at most; 0: shards are of samples */
     int slots;          /* span.h: runs that may be between their forward and their backward pass at once; 0: one */
+    bool keeps_rounded; /* weights that kernels read in 16 bits stay in memory of the graph, until they change; not of
+                           a store that is spread */
     const bool *frozen; /* [parameters of the model] those that nobody moves, where the store does not hold all;
                            NULL: it does. Read while compiling */
 } tri_graph_config;

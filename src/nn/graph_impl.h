@@ -18,6 +18,7 @@ typedef struct graph_buffer {
     size_t nbytes;
     int first, last; /* times */
     size_t offset;   /* in graph->memory, a multiple of 64; of the first slot where it is held */
+    bool lasts;      /* from run to run: it is one for all slots, and nothing else is there */
     bool held;       /* from the forward into the backward pass: each slot has one */
     int crossing;    /* the caller's memory: number in graph_slot.crossing; 0: planned here */
 } graph_buffer;
@@ -63,6 +64,7 @@ typedef struct graph_op {
     bool again;                           /* runs once more, at again_at, before its block goes down */
     bool late; /* gradients of its parameters may come at late_at, behind all of the backward pass */
     int again_at, down_at, late_at;   /* times; late_at: down_at where it is not late */
+    int rounded[TRI_OP_MAX_PARAMS];   /* buffers of copies of parameters in 16 bits, -1: none */
     int saved, scratch, scratch_down; /* buffers, -1: none */
     int scratch_late;
     int saved_again, scratch_again;  /* of the second run */

@@ -8,6 +8,8 @@
  * pass is once for each behind what all of them share.
  */
 
+#include <limits.h>
+
 #include "base/memory.h"
 #include "base/status.h"
 #include "nn/graph_impl.h"
@@ -136,6 +138,23 @@ static void plan_up(tri_graph *graph)
         op->saved = buffer_add(graph, run_nbytes(graph, op->kernel.saved_nbytes), o, saved_last);
         op->scratch = buffer_add(graph, op->kernel.scratch_nbytes, o, o);
         graph->plain_nbytes += run_nbytes(graph, op->kernel.saved_nbytes) + op->kernel.scratch_nbytes;
+    }
+}
+
+/* Copies of parameters in 16 bits last as long as the graph. */
+static void plan_rounded(tri_graph *graph)
+{
+    for (int o = 0; o < graph->op_count && graph->config.keeps_rounded; o++) {
+        graph_op *op = &graph->ops[o];
+        for (int p = 0; p < op->desc.param_count; p++) {
+            const tri_dtype dtype = op->kernel.rounds[p];
+            if (dtype == TRI_F32)
+                continue;
+            const size_t nbytes = (size_t)tri_shape_count(op->desc.param[p]) * tri_dtype_nbytes(dtype);
+            op->rounded[p] = buffer_add(graph, nbytes, 0, INT_MAX);
+            graph->buffers[op->rounded[p]].lasts = true;
+            graph->plain_nbytes += nbytes;
+        }
     }
 }
 
@@ -304,7 +323,7 @@ static tri_status place_in_slots(tri_graph *graph, int *order)
         return TRI_ENOMEM;
     for (int b = 0; b < graph->buffer_count; b++) {
         graph_buffer *buffer = &graph->buffers[b];
-        buffer->held = buffer->first < graph->op_count && buffer->last >= graph->op_count;
+        buffer->held = !buffer->lasts && buffer->first < graph->op_count && buffer->last >= graph->op_count;
     }
     size_t shared_nbytes = place_some(graph, false, 0, some, order);
     graph->slot_nbytes = place_some(graph, true, shared_nbytes, some, order);
@@ -314,6 +333,25 @@ static tri_status place_in_slots(tri_graph *graph, int *order)
 }
 
 /* --- memory --- */
+
+/* The store knows its copies; where another graph has one of an entry, this one's is not used. */
+static void rounded_give(const tri_graph *graph)
+{
+    for (int o = 0; o < graph->op_count; o++)
+        for (int p = 0; p < graph->ops[o].desc.param_count; p++)
+            if (graph->ops[o].rounded[p] >= 0)
+                tri_params_copy_add(graph->params, graph->ops[o].param[p],
+                                    tri_graph_buffer(graph, graph->ops[o].rounded[p]), graph->ops[o].kernel.rounds[p]);
+}
+
+static void rounded_take(const tri_graph *graph)
+{
+    for (int o = 0; o < graph->op_count && graph->memory; o++)
+        for (int p = 0; p < graph->ops[o].desc.param_count; p++)
+            if (graph->ops[o].rounded[p] >= 0)
+                tri_params_copy_drop(graph->params, graph->ops[o].param[p],
+                                     tri_graph_buffer(graph, graph->ops[o].rounded[p]));
+}
 
 static tri_status allocate(tri_graph *graph)
 {
@@ -330,12 +368,14 @@ static tri_status allocate(tri_graph *graph)
             host_nbytes = graph->ops[o].kernel.host_nbytes;
     if (host_nbytes > 0 && !(graph->host = tri_alloc_bulk(host_nbytes)))
         return TRI_ENOMEM;
+    rounded_give(graph);
     return tri_device_view_open(&graph->sums_view, device, graph->sums, sums_nbytes);
 }
 
 void tri_graph_free_memory(tri_graph *graph)
 {
     const tri_device *device = graph->params->device;
+    rounded_take(graph);
     tri_device_view_close(&graph->sums_view);
     tri_free(graph->host);
     tri_device_free(device, graph->staged_target);
@@ -346,7 +386,7 @@ void tri_graph_free_memory(tri_graph *graph)
 
 tri_status tri_graph_plan_memory(tri_graph *graph)
 {
-    graph->buffer_capacity = graph->op_count * (8 + TRI_OP_MAX_INPUTS) + graph->crossing_count;
+    graph->buffer_capacity = graph->op_count * (8 + TRI_OP_MAX_INPUTS + TRI_OP_MAX_PARAMS) + graph->crossing_count;
     graph->buffers = tri_alloc_zero((size_t)graph->buffer_capacity, sizeof(*graph->buffers));
     int *order = tri_alloc_zero((size_t)graph->buffer_capacity, sizeof(*order));
     if (!graph->buffers || !order) {
@@ -355,6 +395,7 @@ tri_status tri_graph_plan_memory(tri_graph *graph)
     }
     tri_graph_plan_crossings(graph);
     plan_up(graph);
+    plan_rounded(graph);
     plan_again(graph);
     plan_down(graph);
     tri_status status = TRI_OK;

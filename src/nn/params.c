@@ -202,6 +202,8 @@ tri_status tri_params_lay(const tri_model *model, const bool *wanted, const tri_
         status = entries_lay(model, wanted, params);
         if (status == TRI_OK)
             status = ties_lay(model, params);
+        if (status == TRI_OK)
+            status = tri_params_copies_init(params);
     }
     if (status != TRI_OK) {
         tri_params_destroy(params);
@@ -238,6 +240,7 @@ void tri_params_destroy(tri_params *params)
     tri_free(params->of_model);
     tri_free(params->ties);
     tri_free(params->share);
+    tri_params_copies_fini(params);
     tri_device_free(params->device, params->values);
     tri_free(params);
 }

@@ -58,6 +58,13 @@ typedef struct tri_tie {
     bool away;     /* made by another rank of the pipeline, as for entries */
 } tri_tie;
 
+/* An entry in 16 bits, as products of a card read it (param_copies.c). */
+typedef struct tri_param_copy {
+    void *data; /* in memory of the graph that reads it; NULL: there is none */
+    tri_dtype dtype;
+    bool there; /* it is that of the values; else it is made before it is read */
+} tri_param_copy;
+
 typedef struct tri_params {
     tri_param *entries;
     int entry_count;
@@ -67,6 +74,7 @@ typedef struct tri_params {
     int share_count;
     int64_t share_elements; /* of all slices */
     const tri_device *device;
+    struct tri_param_copies *copies;
     tri_tie *ties;
     int tie_count;
     bool ties_joined;    /* there are readers whose gradients have no place of their own */
@@ -136,6 +144,22 @@ void tri_params_destroy(tri_params *params);
 void tri_params_join_ties(tri_params *params, const tri_model *model);
 /* Adds the gradients of ties to those of their entries, in order; grads holds the sums over all shards. */
 void tri_params_fold(const tri_params *params, int threads, float *grads);
+/* --- copies in 16 bits --- */
+
+/* Who reads an entry in 16 bits gives it memory of the device, until it is dropped. False: somebody else has, or the
+ * device cannot say when values change. Not of a store that is spread. */
+bool tri_params_copy_add(const tri_params *params, int entry, void *data, tri_dtype dtype);
+void tri_params_copy_drop(const tri_params *params, int entry, const void *data);
+/* For a kernel that is queued next: the copy at `data` if it is the entry's, rounded now unless it is that of the
+ * values already; else NULL. */
+const void *tri_params_copy_bring(const tri_params *params, int entry, const void *data);
+/* For optimizers, whose kernel writes it with the values: what the copy has of elements [first, ..) of the store, which
+ * are at `values`; data NULL: it has nothing, or not these. */
+tri_param_copy tri_params_copy_at(const tri_params *params, int entry, const float *values, int64_t first);
+/* Of tri_params_lay() and tri_params_destroy(). */
+tri_status tri_params_copies_init(tri_params *params);
+void tri_params_copies_fini(tri_params *params);
+
 /* NULL when absent; the first of its pieces where the tensor is cut. */
 const tri_param *tri_params_find(const tri_params *params, const char *name);
 /* xxh3 over (name, 0, dtype and dims as little-endian int64, bytes) of all tensors in order of name: the `weights:`

@@ -27,11 +27,12 @@ tri_gpu_step_args optim_gpu_args(const tri_optim_ops *ops, const optim_rates *ra
 }
 
 void optim_gpu_step(const tri_device *device, const tri_optim_ops *ops, const optim_rates *rates, float decay,
-                    float *values, const float *grads, float *const *state, int64_t count)
+                    float *values, const float *grads, float *const *state, tri_param_copy copy, int64_t count)
 {
     tri_gpu_step_args args = optim_gpu_args(ops, rates, decay);
     args.values = values;
     args.grads = grads;
+    args.rounded = tri_gpu_value_make(copy.data, copy.dtype);
     args.count = count;
     for (int i = 0; i < TRI_OPTIM_MAX_STATE; i++)
         args.state[i] = state[i];

@@ -50,15 +50,16 @@ typedef struct optim_family {
     const char *kernels;
     bool tiles; /* threads of the host share out a step */
     void (*step)(const tri_device *device, const tri_optim_ops *ops, const optim_rates *rates, float decay,
-                 float *values, const float *grads, float *const *state, int64_t count);
+                 float *values, const float *grads, float *const *state, tri_param_copy copy, int64_t count);
     void (*average)(const tri_device *device, float momentum, float scale, float *values, const float *sums,
                     int64_t count);
 } optim_family;
 
 static void cpu_step(const tri_device *device, const tri_optim_ops *ops, const optim_rates *rates, float decay,
-                     float *values, const float *grads, float *const *state, int64_t count)
+                     float *values, const float *grads, float *const *state, tri_param_copy copy, int64_t count)
 {
     (void)device;
+    (void)copy; /* kernels of the CPU read none */
     ops->step(rates, decay, values, grads, state, count);
 }
 
@@ -268,7 +269,7 @@ static void entry_step(const step_arg *step, int e, int64_t first, int64_t count
     for (int i = 0; i < TRI_OPTIM_MAX_STATE && step->state[i]; i++)
         state[i] = step->state[i] + step->slice->at + (first - step->slice->first);
     step->family->step(optim->params->device, optim->ops, &step->rates[optim->groups.of_entry[e]], optim->decay[e],
-                       values, grads, state, count);
+                       values, grads, state, tri_params_copy_at(optim->params, e, values, first), count);
 }
 
 static void step_range(const step_arg *step, int64_t first, int64_t end)

@@ -53,10 +53,10 @@ tri_status optim_ops_find(const tri_optim_config *config, const tri_optim_ops **
 optim_rates optim_rates_make(const tri_optim_config *config, const tri_optim_scalars *figures, double lr_scale);
 
 /* gpu.c: what tri_optim_ops.step does and what running statistics do, on a device whose kernels are "cuda": the same
- * bits. state: TRI_OPTIM_MAX_STATE arrays, NULL past the last. */
+ * bits. state: TRI_OPTIM_MAX_STATE arrays, NULL past the last; copy: of these values (tri_params_copy_at()). */
 tri_gpu_step_args optim_gpu_args(const tri_optim_ops *ops, const optim_rates *rates, float decay);
 void optim_gpu_step(const tri_device *device, const tri_optim_ops *ops, const optim_rates *rates, float decay,
-                    float *values, const float *grads, float *const *state, int64_t count);
+                    float *values, const float *grads, float *const *state, tri_param_copy copy, int64_t count);
 void optim_gpu_average(const tri_device *device, float momentum, float scale, float *values, const float *sums,
                        int64_t count);
 

@@ -291,9 +291,11 @@ static tri_status zero_publish(tri_sync *sync)
     for (int u = 0; u < nccl->zero.units.store_count && nccl->status == TRI_OK; u++) {
         const tri_unit *unit = &nccl->zero.units.items[u];
         const tri_blocks blocks = {unit->counts, unit->firsts};
-        if (!unit->frozen)
-            tri_sync_nccl_keep_failure(
-                nccl, tri_nccl_sums_all_gather(nccl->sums, nccl->params->values + unit->first, &blocks));
+        float *values = nccl->params->values + unit->first;
+        if (unit->frozen)
+            continue;
+        tri_device_written(nccl->device, values, (size_t)unit->count * sizeof(float));
+        tri_sync_nccl_keep_failure(nccl, tri_nccl_sums_all_gather(nccl->sums, values, &blocks));
     }
     if (nccl->status == TRI_OK)
         tri_sync_nccl_keep_failure(nccl, tri_nccl_sums_wait(nccl->sums, NULL));

@@ -382,6 +382,7 @@ static tri_status chunk_activations(const tri_plan_models *models, const tri_mod
         samples_nbytes(models, model, tri_plan_shards_of(&models->setup->job, layout->data)) / layout->chunks;
     tri_graph_config config = graph_config(models, tri_plan_rows(&models->setup->job), shards);
     size_t one, two, slot;
+    config.keeps_rounded = layout->sync != TRI_SYNC_ZERO3;
     if (layout->pipeline > 1) {
         config.first_node = first_node;
         config.end_node = end_node;

@@ -51,6 +51,8 @@ class Cards(unittest.TestCase):
 
     def test_a_run_allocates_what_its_plan_says(self):
         cases = [[*MLP], [*MLP, "train.shards_at_once=1", "optim.clip_norm=1"], [*MLP, "-n", "3"], [*GPT, "-n", "2", "parallel.sync=zero3"],
+                 [*GPT, "train.precision=bf16"], [*GPT, "-n", "2", "parallel.sync=zero1", "train.precision=bf16"],
+                 [*GPT, "-n", "2", "parallel.sync=zero3", "train.precision=bf16"],
                  [*GPT, "-n", "2", "parallel.pipeline=2", "train.precision=bf16"]]
         for number, words in enumerate(cases):
             self.run_it("train", "--out", f"run{number}", *words)

@@ -146,6 +146,7 @@ static void norms_have_the_bits_of_the_cpu_under_every_schedule(void **state)
 
 static void expect_step(const tri_optim_ops *ops, const optim_rates *rates, float decay)
 {
+    static uint16_t rounded[COUNT], cast[COUNT];
     tri_gpu_step_args args = optim_gpu_args(ops, rates, decay);
     float *grads = normal(8, COUNT), *values[2], *moment[2][2];
     tri_gpu_queue queue = tri_emulator_queue();
@@ -163,6 +164,7 @@ static void expect_step(const tri_optim_ops *ops, const optim_rates *rates, floa
     args.state[0] = moment[0][0];
     args.state[1] = moment[0][1];
     args.count = COUNT;
+    args.rounded = tri_gpu_value_make(rounded, ops->gpu == TRI_GPU_SGD ? TRI_F16 : TRI_BF16);
     for (int step = 0; step < 3; step++) {
         tri_gpu_step(&queue, &args);
         ops->step(rates, decay, values[1], grads, moment[1], COUNT);
@@ -171,6 +173,8 @@ static void expect_step(const tri_optim_ops *ops, const optim_rates *rates, floa
     expect_bits(ops->name, values[0], values[1], COUNT);
     expect_bits("state 0", moment[0][0], moment[1][0], COUNT);
     expect_bits("state 1", moment[0][1], moment[1][1], COUNT);
+    tri_gpu_cast(&queue, (tri_gpu_value){cast, args.rounded.type}, tri_gpu_value_make(values[0], TRI_F32), COUNT);
+    assert_memory_equal(rounded, cast, sizeof cast);
     for (int i = 0; i < 2; i++) {
         tri_free(values[i]);
         tri_free(moment[i][0]);

@@ -177,6 +177,7 @@ typedef struct tri_gpu_step_args {
     float *values;
     const float *grads;
     float *state[2];
+    tri_gpu_value rounded; /* data NULL: not wanted; else the values in 16 bits, written with them */
     int64_t count;
 } tri_gpu_step_args;
 

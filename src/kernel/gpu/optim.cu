@@ -80,6 +80,9 @@ GPU_KERNEL(step)
         w[k] = step_value(&a, w[k], g[k], &first[k], &second[k]);
     }
     gpu_store_run(gpu_f32(a.values), i, have, w);
+    if (a.rounded.data != 0) {
+        gpu_store_run(a.rounded, i, have, w);
+    }
     if (a.state[0] != 0) {
         gpu_store_run(gpu_f32(a.state[0]), i, have, first);
     }

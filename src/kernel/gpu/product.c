@@ -20,7 +20,7 @@ static const int64_t types[] = {
  * fill a card. */
 int64_t tri_gpu_product_nbytes = INT64_C(1) << 28;
 
-static tri_cublaslt *library_of(const tri_device *device)
+tri_cublaslt *tri_gpu_library_of(const tri_device *device)
 {
     return device != NULL && device->ops->library_open != NULL ? tri_gpu_queue_of(device)->library : NULL;
 }
@@ -214,7 +214,7 @@ static tri_status multiply(const probe *p, const tri_product_choice *choice, con
                            const tri_gpu_value *c, int first, int count)
 {
     const tri_gpu_product *x = p->product;
-    return tri_cublaslt_multiply(library_of(p->device), choice->plan, algorithm, count,
+    return tri_cublaslt_multiply(tri_gpu_library_of(p->device), choice->plan, algorithm, count,
                                  tri_gpu_moved(p->a, first * x->a_stride), tri_gpu_moved(p->b, first * x->b_stride),
                                  p->bias.data, tri_gpu_moved(*c, first * x->m * x->n));
 }
@@ -297,7 +297,7 @@ static void warn_of_sums(const probe *p, int count)
         "matrix product %lld x %lld, k %lld, of %s in %s: want the exact sums of our own kernel, got others from %s%d "
         "algorithm%s of %s: one of the two is wrong (tools/gpu_check ops checks our kernels)",
         (long long)x->m, (long long)x->n, (long long)x->k, names[p->a.type], names[p->c.type],
-        count > 1 ? "all " : "the ", count, count > 1 ? "s" : "", library_of(p->device)->name);
+        count > 1 ? "all " : "the ", count, count > 1 ? "s" : "", tri_gpu_library_of(p->device)->name);
 }
 
 tri_status tri_gpu_product_probe(const tri_device *device, const tri_gpu_gemm_args *args,
@@ -318,7 +318,8 @@ static tri_status choose(const tri_device *device, const tri_gpu_gemm_args *args
     int wrong = 0;
     tri_gpu_algorithm found[MOST_ALGORITHMS];
     probe p = {.device = device, .product = &choice->product, .args = args, .batch = choice->batch};
-    const int count = tri_cublaslt_find(library_of(device), choice->plan, choice->batch, false, found, MOST_ALGORITHMS);
+    const int count =
+        tri_cublaslt_find(tri_gpu_library_of(device), choice->plan, choice->batch, false, found, MOST_ALGORITHMS);
     tri_status status = count > 0 ? probe_open(&p) : TRI_OK;
     choice->own = true;
     for (int i = 0; i < count && choice->own && status == TRI_OK; i++) {
@@ -341,7 +342,7 @@ static tri_status choose(const tri_device *device, const tri_gpu_gemm_args *args
 tri_status tri_gpu_product_plan(const tri_op_desc *desc, const tri_gpu_gemm_args *args)
 {
     tri_product_choice choice = {.own = true};
-    tri_cublaslt *const library = library_of(desc->device);
+    tri_cublaslt *const library = tri_gpu_library_of(desc->device);
     if (library == NULL || !product_make(args, &choice.product) || choice_find(library, &choice.product) != NULL) {
         return TRI_OK;
     }

@@ -3,7 +3,8 @@
  * rows_linear.c: rows of linear, matmul and conv2d: products by a library of the card (product.h), else by our own
  * tiles, f32 or tensor cores; convolutions always by these.
  *
- * Values of 16 bits are multiplied as they are, weights rounded to their type. Weight gradients: one product for each
+ * Values of 16 bits are multiplied as they are, weights rounded to their type: by the caller, once for many calls, or
+ * here. Weight gradients: one product for each
  * shard, in f32, then the canonical tree. B rows, C inputs, D outputs.
  */
 #include "kernel/gpu/rows.h"
@@ -89,13 +90,14 @@ static int64_t rounded_count(const tri_op_desc *desc)
 
 static tri_gpu_value weights(const tri_kernel *kernel, const tri_op_call *call)
 {
+    const void *rounded = call->rounded[0] != NULL ? call->rounded[0] : call->scratch;
     return weights_count(&kernel->desc) == 0 ? f32(call->param[0])
-                                             : tri_gpu_value_make(call->scratch, kernel->desc.input_dtype[0]);
+                                             : tri_gpu_value_make(rounded, kernel->desc.input_dtype[0]);
 }
 
 static void weights_round(const tri_kernel *kernel, const tri_op_call *call)
 {
-    if (weights_count(&kernel->desc) > 0) {
+    if (weights_count(&kernel->desc) > 0 && call->rounded[0] == NULL) {
         tri_gpu_cast(tri_gpu_queue_of(call->device), weights(kernel, call), f32(call->param[0]),
                      tri_shape_count(kernel->desc.param[0]));
     }
@@ -106,6 +108,9 @@ static const void *bias_round(const tri_kernel *kernel, const tri_op_call *call)
     const tri_op_desc *desc = &kernel->desc;
     if (!desc->attr.bias || desc->output_dtype == TRI_F32) {
         return desc->attr.bias ? call->param[1] : NULL;
+    }
+    if (call->rounded[1] != NULL) {
+        return call->rounded[1];
     }
     const tri_gpu_value to = tri_gpu_value_make(tri_gpu_place(call->scratch, weights_count(desc)), desc->output_dtype);
     if (tri_gpu_queue_of(call->device)->library != NULL) {
@@ -165,6 +170,8 @@ static tri_status linear_plan(const tri_op_desc *desc, tri_kernel *kernel)
     const tri_op_call nothing = {.shards = 1, .param = {NULL, desc}}; /* any address says that there is a bias */
     TRI_TRY(weights_plan(desc, kernel));
     kernel->scratch_nbytes += (size_t)rounded_count(desc) * sizeof(float);
+    kernel->rounds[0] = desc->input_dtype[0];
+    kernel->rounds[1] = desc->attr.bias && tri_gpu_library_of(desc->device) != NULL ? desc->output_dtype : TRI_F32;
     const tri_gpu_gemm_args output = linear_output(kernel, &nothing), leaves = linear_leaves(kernel, &nothing),
                             input = linear_input(kernel, &nothing);
     TRI_TRY(tri_gpu_product_plan(desc, &output));

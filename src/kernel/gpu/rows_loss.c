@@ -162,6 +162,17 @@ typedef struct vocab_part {
     tri_gpu_value x, w, logits, dx, leaves; /* logits: backward their gradients in the end */
 } vocab_part;
 
+static tri_gpu_value part_weights(const tri_op_call *call, const vocab_plan *p, int64_t first, tri_dtype dtype)
+{
+    const int64_t skipped = first * p->width;
+    if (dtype == TRI_F32) {
+        return tri_gpu_value_make(tri_gpu_place(call->param[0], skipped), dtype);
+    }
+    const tri_gpu_value all = tri_gpu_value_make(call->rounded[0], dtype);
+    return call->rounded[0] != NULL ? tri_gpu_value_make(tri_gpu_moved(all, skipped), dtype)
+                                    : tri_gpu_value_make(tri_gpu_place(call->scratch, p->rounded), dtype);
+}
+
 static vocab_part part_make(const tri_kernel *kernel, const tri_op_call *call, const vocab_plan *p, int64_t first)
 {
     const void *const scratch = call->scratch;
@@ -170,9 +181,7 @@ static vocab_part part_make(const tri_kernel *kernel, const tri_op_call *call, c
                         .first = first,
                         .width = part_width(p, first),
                         .x = tri_gpu_input(kernel, call, 0),
-                        .w = dtype != TRI_F32
-                                 ? tri_gpu_value_make(tri_gpu_place(scratch, p->rounded), dtype)
-                                 : tri_gpu_value_make(tri_gpu_place(call->param[0], first * p->width), TRI_F32),
+                        .w = part_weights(call, p, first, dtype),
                         .logits = tri_gpu_value_make(tri_gpu_place(scratch, p->logits), dtype),
                         .dx = tri_gpu_value_make(tri_gpu_place(scratch, p->dx), TRI_F32),
                         .leaves = tri_gpu_value_make(tri_gpu_place(scratch, p->leaves), TRI_F32)};
@@ -236,6 +245,7 @@ static tri_status vocab_plan_row(const tri_op_desc *desc, tri_kernel *kernel)
     const vocab_plan p = plan_make(desc);
     kernel->saved_nbytes = desc->op == TRI_OP_VOCAB_LOSS ? (size_t)target_rows(desc) * sizeof(float) : 0;
     kernel->scratch_nbytes = (size_t)p.total * sizeof(float);
+    kernel->rounds[0] = desc->input_dtype[0];
     TRI_TRY(tri_gpu_width_check(desc, p.part));
     TRI_TRY(tri_gpu_width_check(desc, p.width));
     TRI_TRY(tri_gpu_plan(desc, kernel));
@@ -246,7 +256,7 @@ static tri_status vocab_plan_row(const tri_op_desc *desc, tri_kernel *kernel)
 static void make_logits(const tri_kernel *kernel, const tri_op_call *call, const vocab_part *v)
 {
     const tri_gpu_gemm_args args = part_logits(v);
-    if (kernel->desc.input_dtype[0] != TRI_F32) {
+    if (kernel->desc.input_dtype[0] != TRI_F32 && call->rounded[0] == NULL) {
         const float *const w = (const float *)call->param[0] + v->first * v->p->width;
         tri_gpu_cast(tri_gpu_queue_of(call->device), v->w, tri_gpu_value_make(w, TRI_F32), v->width * v->p->width);
     }

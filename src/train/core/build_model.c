@@ -132,6 +132,7 @@ static tri_status graph_config(const tri_job *job, tri_graph_config *config)
                                  .training = !job->model.forward_only,
                                  .seed = (uint64_t)job->config.train.seed,
                                  .precision = tri_precision_dtype(job->config.train.precision),
+                                 .keeps_rounded = job->placement.spread != TRI_SPREAD_WEIGHTS,
                                  .frozen = job->model.frozen};
     return TRI_OK;
 }
