@@ -183,11 +183,11 @@ typedef struct tri_device_watch {
     void (*changes)(void *arg, size_t first, size_t nbytes);
     void *arg;
 } tri_device_watch;
-/* The watch is borrowed until it is taken away. A device has one at a time: false: it has another one, or none can be.
- */
+/* The watch is borrowed until it is taken away, by the thread that writes there. A device has one at a time: false: it
+ * has another one, or none can be. */
 bool tri_device_watch_set(const tri_device *device, const tri_device_watch *watch);
 void tri_device_watch_end(const tri_device *device, const tri_device_watch *watch);
-/* A kernel, or another library, writes there. Those of optimizers need not say so: they write the copy too. */
+/* A kernel, or another library, writes there. */
 void tri_device_written(const tri_device *device, const void *memory, size_t nbytes);
 
 /* Times each kernel that is queued from now on, for this step; below 0: no more, and what was not read is dropped. */

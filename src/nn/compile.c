@@ -429,15 +429,15 @@ tri_status tri_graph_store_none(const tri_model *model, tri_params *none)
     return TRI_OK;
 }
 
-tri_status tri_graph_memory_find(const tri_model *model, const tri_graph_config *config, size_t *planned_nbytes,
-                                 size_t *slot_nbytes)
+tri_status tri_graph_memory_find(const tri_model *model, const tri_graph_config *config, tri_graph_bytes *bytes)
 {
     tri_params none;
     tri_graph *graph = NULL;
     TRI_TRY(tri_graph_store_none(model, &none));
     tri_status status = compile(model, &none, config, &(tri_graph){.share = true, .planned_only = true}, &graph);
-    *planned_nbytes = graph ? graph->planned_nbytes : 0;
-    *slot_nbytes = graph ? graph->slot_nbytes : 0;
+    *bytes = (tri_graph_bytes){0};
+    if (graph)
+        *bytes = (tri_graph_bytes){graph->planned_nbytes, graph->slot_nbytes, graph->rounded_nbytes};
     tri_graph_destroy(graph);
     tri_free(none.of_model);
     return status;

@@ -114,10 +114,14 @@ tri_status tri_graph_backward(tri_graph *graph, tri_graph_ready ready, void *arg
 
 /* Bytes planned for activations and scratch, and what they would be without reuse. */
 void tri_graph_memory(const tri_graph *graph, size_t *planned_nbytes, size_t *plain_nbytes);
+typedef struct tri_graph_bytes {
+    size_t planned; /* all of it */
+    size_t slot;    /* of those, for each slot; 0: there is but one */
+    size_t rounded; /* of those, copies of weights (config->keeps_rounded) */
+} tri_graph_bytes;
 /* Bytes planned for them where there is no store yet: nothing of that length is allocated. Of a model all of whose
- * parameters move but those that config->frozen marks. slot_nbytes: of those, for each slot; 0: there is but one. */
-tri_status tri_graph_memory_find(const tri_model *model, const tri_graph_config *config, size_t *planned_nbytes,
-                                 size_t *slot_nbytes);
+ * parameters move but those that config->frozen marks. */
+tri_status tri_graph_memory_find(const tri_model *model, const tri_graph_config *config, tri_graph_bytes *bytes);
 /* Whether it computes any value in config->precision where that is not f32. */
 bool tri_graph_has_halves(const tri_graph *graph);
 /* Floating point operations of one sample, forward and backward (matmul-like ops only). */

@@ -91,6 +91,7 @@ struct tri_graph {
     char *memory; /* this, sums and staged: of params->device */
     void *host;   /* of the host: what kernels exchange with others */
     size_t planned_nbytes, plain_nbytes;
+    size_t rounded_nbytes; /* of the planned ones, copies of weights */
     tri_graph_hooks hooks;
     int ranks;                       /* that share out the parts of the model */
     tri_op_ranks across;             /* sum NULL: none is set */

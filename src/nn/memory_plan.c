@@ -301,33 +301,37 @@ static size_t place(const tri_graph *graph, graph_buffer *buffers, int count, in
     return graph->share ? tri_graph_pack(buffers, count, order) : pack_apart(buffers, count);
 }
 
-/* Places the buffers that are held, or those that are not, behind `offset`. */
-static size_t place_some(tri_graph *graph, bool held, size_t offset, graph_buffer *some, int *order)
+/* Places the buffers that last, or are held, or do neither, behind `offset`. */
+static size_t place_some(tri_graph *graph, bool lasts, bool held, size_t offset, graph_buffer *some, int *order)
 {
     int count = 0;
     for (int b = 0; b < graph->buffer_count; b++)
-        if (graph->buffers[b].held == held)
+        if (graph->buffers[b].lasts == lasts && graph->buffers[b].held == held)
             some[count++] = graph->buffers[b];
     size_t nbytes = place(graph, some, count, order);
     count = 0;
     for (int b = 0; b < graph->buffer_count; b++)
-        if (graph->buffers[b].held == held)
+        if (graph->buffers[b].lasts == lasts && graph->buffers[b].held == held)
             graph->buffers[b].offset = offset + some[count++].offset;
     return nbytes;
 }
 
-static tri_status place_in_slots(tri_graph *graph, int *order)
+/* What lasts comes first, then what all slots share, then what each has. */
+static tri_status place_all(tri_graph *graph, int *order)
 {
-    graph_buffer *some = tri_alloc_zero((size_t)graph->buffer_count, sizeof(*some));
+    graph_buffer *some = tri_alloc_zero((size_t)graph->buffer_capacity, sizeof(*some));
     if (!some)
         return TRI_ENOMEM;
     for (int b = 0; b < graph->buffer_count; b++) {
         graph_buffer *buffer = &graph->buffers[b];
-        buffer->held = !buffer->lasts && buffer->first < graph->op_count && buffer->last >= graph->op_count;
+        buffer->held = graph->slot_count > 1 && !buffer->lasts && buffer->first < graph->op_count &&
+                       buffer->last >= graph->op_count;
     }
-    size_t shared_nbytes = place_some(graph, false, 0, some, order);
-    graph->slot_nbytes = place_some(graph, true, shared_nbytes, some, order);
-    graph->planned_nbytes = shared_nbytes + (size_t)graph->slot_count * graph->slot_nbytes;
+    graph->rounded_nbytes = place_some(graph, true, false, 0, some, order);
+    size_t once_nbytes = graph->rounded_nbytes;
+    once_nbytes += place_some(graph, false, false, once_nbytes, some, order);
+    graph->slot_nbytes = place_some(graph, false, true, once_nbytes, some, order);
+    graph->planned_nbytes = once_nbytes + (size_t)graph->slot_count * graph->slot_nbytes;
     tri_free(some);
     return TRI_OK;
 }
@@ -398,11 +402,7 @@ tri_status tri_graph_plan_memory(tri_graph *graph)
     plan_rounded(graph);
     plan_again(graph);
     plan_down(graph);
-    tri_status status = TRI_OK;
-    if (graph->slot_count > 1)
-        status = place_in_slots(graph, order);
-    else
-        graph->planned_nbytes = place(graph, graph->buffers, graph->buffer_count, order);
+    tri_status status = place_all(graph, order);
     tri_free(order);
     return status == TRI_OK && !graph->planned_only ? allocate(graph) : status;
 }

@@ -144,6 +144,7 @@ void tri_params_destroy(tri_params *params);
 void tri_params_join_ties(tri_params *params, const tri_model *model);
 /* Adds the gradients of ties to those of their entries, in order; grads holds the sums over all shards. */
 void tri_params_fold(const tri_params *params, int threads, float *grads);
+
 /* --- copies in 16 bits --- */
 
 /* Who reads an entry in 16 bits gives it memory of the device, until it is dropped. False: somebody else has, or the

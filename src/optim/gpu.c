@@ -36,8 +36,11 @@ void optim_gpu_step(const tri_device *device, const tri_optim_ops *ops, const op
     args.count = count;
     for (int i = 0; i < TRI_OPTIM_MAX_STATE; i++)
         args.state[i] = state[i];
-    if (args.optimizer != TRI_GPU_FTRL || rates->lr > 0) /* else nothing moves */
-        tri_gpu_step(tri_gpu_queue_of(device), &args);
+    if (args.optimizer == TRI_GPU_FTRL && rates->lr <= 0) /* nothing moves */
+        return;
+    if (!copy.data)
+        tri_device_written(device, values, (size_t)count * sizeof(float));
+    tri_gpu_step(tri_gpu_queue_of(device), &args);
 }
 
 void optim_gpu_average(const tri_device *device, float momentum, float scale, float *values, const float *sums,
@@ -50,5 +53,6 @@ void optim_gpu_average(const tri_device *device, float momentum, float scale, fl
                                     .values = values,
                                     .grads = sums,
                                     .count = count};
+    tri_device_written(device, values, (size_t)count * sizeof(float));
     tri_gpu_step(tri_gpu_queue_of(device), &args);
 }

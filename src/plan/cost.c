@@ -287,6 +287,7 @@ static tri_plan_chunk largest_stage(const sums *v)
             here.values += v->chunks[c].values;
             here.tie_values += v->chunks[c].tie_values;
             here.largest = fmax(here.largest, v->chunks[c].largest);
+            here.rounded += v->chunks[c].rounded;
         }
         if (here.values + here.tie_values > most.values + most.tie_values)
             most = here;
@@ -312,6 +313,8 @@ static void cost_memory(const sums *v, const tri_plan_chunk *most, tri_plan_cost
         if (sync == TRI_SYNC_ZERO3)
             cost->weights = VALUE_NBYTES * (values / ranks + CARD_UNITS * most->largest);
     }
+    if (sync != TRI_SYNC_ZERO3)
+        cost->activations += most->rounded; /* in memory of graphs */
     cost->memory = cost->weights + cost->gradients + cost->optimizer + cost->activations;
 }
 

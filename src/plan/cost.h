@@ -29,6 +29,7 @@ typedef struct tri_plan_chunk {
     double activations;                  /* bytes of one run alone: */
     double activations_shared;           /* of several that are at the same time what all have together, */
     double activations_slot;             /* and what each has of its own */
+    double rounded;                      /* bytes of copies of its weights in 16 bits, where it has the whole ones */
 } tri_plan_chunk;
 
 typedef struct tri_plan_job {

@@ -381,20 +381,20 @@ static tri_status chunk_activations(const tri_plan_models *models, const tri_mod
     const double samples =
         samples_nbytes(models, model, tri_plan_shards_of(&models->setup->job, layout->data)) / layout->chunks;
     tri_graph_config config = graph_config(models, tri_plan_rows(&models->setup->job), shards);
-    size_t one, two, slot;
-    config.keeps_rounded = layout->sync != TRI_SYNC_ZERO3;
+    tri_graph_bytes bytes;
+    config.keeps_rounded = true;
     if (layout->pipeline > 1) {
         config.first_node = first_node;
         config.end_node = end_node;
         config.slots = 2;
-        TRI_TRY(tri_graph_memory_find(model, &config, &two, &slot));
-        chunk->activations_shared = (double)(two - 2 * slot);
-        chunk->activations_slot = (double)slot;
-        chunk->activations_shared += samples;
+        TRI_TRY(tri_graph_memory_find(model, &config, &bytes));
+        chunk->activations_shared = (double)(bytes.planned - bytes.rounded - 2 * bytes.slot) + samples;
+        chunk->activations_slot = (double)bytes.slot;
     }
     config.slots = 1;
-    TRI_TRY(tri_graph_memory_find(model, &config, &one, &slot));
-    chunk->activations = (double)one + samples;
+    TRI_TRY(tri_graph_memory_find(model, &config, &bytes));
+    chunk->activations = (double)(bytes.planned - bytes.rounded) + samples;
+    chunk->rounded = (double)bytes.rounded;
     return TRI_OK;
 }
 

@@ -6,7 +6,7 @@
 #include "unit/nn/nn_rig.h"
 
 #include "kernel/array.h"
-#include "optim/optim.h"
+#include "optim/step.h"
 
 #define WORDS   40
 #define ENTRIES 3 /* that products read in bf16: two layers and the words */
@@ -151,7 +151,17 @@ static void optimizers_write_the_copies_too(void **state)
 }
 
 /* Each way in which something else than an optimizer writes weights; the last one says nothing of it. */
-enum { BY_COPY, BY_HOST, BY_PINNED, BY_VIEW, BY_KERNEL, UNSAID, WAYS };
+enum { BY_COPY, BY_HOST, BY_PINNED, BY_VIEW, BY_AVERAGE, BY_OTHERS, BY_KERNEL, UNSAID, WAYS };
+
+/* An optimizer that belongs to another store, which has no copies. */
+static void step_by_others(const pair *p, float *values)
+{
+    const tri_optim_scalars scalars = {.lr = 0.01, .grad_scale = 0.1f};
+    pair other;
+    pair_open(&other);
+    tri_optim_step(other.optim, &scalars, values, p->grads[1], 0, p->r.params->count);
+    pair_close(&other);
+}
 
 static void write_by(const pair *p, int way)
 {
@@ -181,6 +191,12 @@ static void write_by(const pair *p, int way)
         ((float *)view.host)[3] = 5;
         tri_device_view_write(&view);
         tri_device_view_close(&view);
+        break;
+    case BY_AVERAGE:
+        optim_gpu_average(card, 0.5f, 1, to, p->grads[1], 16);
+        break;
+    case BY_OTHERS:
+        step_by_others(p, p->r.params->values);
         break;
     default:
         if (way == BY_KERNEL)

@@ -4,8 +4,7 @@
  * tiles, f32 or tensor cores; convolutions always by these.
  *
  * Values of 16 bits are multiplied as they are, weights rounded to their type: by the caller, once for many calls, or
- * here. Weight gradients: one product for each
- * shard, in f32, then the canonical tree. B rows, C inputs, D outputs.
+ * here. Weight gradients: one product for each shard, in f32, then the canonical tree. B rows, C inputs, D outputs.
  */
 #include "kernel/gpu/rows.h"
 

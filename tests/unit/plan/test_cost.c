@@ -102,6 +102,23 @@ static void sums_hide_behind_the_way_down_but_for_the_last(void **state)
     NEAR(cost_of(&small, &cluster, layout_of(2, 1, 1, TRI_SYNC_ALLREDUCE), &whole).sum_s, 0.04);
 }
 
+static void weights_have_copies_but_where_they_are_spread(void **state)
+{
+    (void)state;
+    tri_plan_cluster alone = one_host(1), pair = one_host(2);
+    tri_plan_chunk copied = whole, stages[2] = {whole, whole};
+    copied.rounded = stages[0].rounded = 300;
+    stages[1].rounded = 200;
+    for (tri_sync_kind sync = TRI_SYNC_ALLREDUCE; sync <= TRI_SYNC_ZERO3; sync++) {
+        const double more = sync == TRI_SYNC_ZERO3 ? 0 : 300;
+        NEAR(cost_of(&job, &alone, layout_of(1, 1, 1, sync), &copied).activations, 500 + 300);
+        NEAR(cost_of(&job, &pair, layout_of(2, 1, 1, sync), &copied).activations, 500 + more);
+    }
+    double plain =
+        cost_of(&job, &pair, layout_of(1, 1, 2, TRI_SYNC_ALLREDUCE), (tri_plan_chunk[]){whole, whole}).memory;
+    NEAR(cost_of(&job, &pair, layout_of(1, 1, 2, TRI_SYNC_ALLREDUCE), stages).memory, plain + 300);
+}
+
 static void sharding_halves_what_it_says(void **state)
 {
     (void)state;
@@ -274,6 +291,7 @@ int main(void)
         cmocka_unit_test(one_worker_computes_and_moves),
         cmocka_unit_test(two_workers_send_a_sum),
         cmocka_unit_test(sums_hide_behind_the_way_down_but_for_the_last),
+        cmocka_unit_test(weights_have_copies_but_where_they_are_spread),
         cmocka_unit_test(sharding_halves_what_it_says),
         cmocka_unit_test(tensor_ranks_sum_in_every_layer),
         cmocka_unit_test(a_pipeline_idles_at_its_ends),
