@@ -83,7 +83,8 @@ typedef struct tri_device_ops {
     void (*event_record)(const tri_device *device, tri_device_event event, tri_device_queue queue);
     void (*event_order)(const tri_device *device, tri_device_event event, tri_device_queue queue);
     void (*event_wait)(const tri_device *device, tri_device_event event);
-    /* What the bits of its kernels depend on, in words: "cuda, compute capability 9.0". NULL: they are the host's. */
+    /* What the bits of its kernels depend on, in words: "cuda, compute capability 9.0, driver 13". NULL: they are the
+     * host's. */
     const char *(*arithmetic)(const tri_device *device);
     /* NULL: its memory is the host's. */
     tri_status (*room)(const tri_device *device, tri_device_room *out);

@@ -7,10 +7,10 @@
  * memory of the host. Memory is freed, and unpinned, when all streams of its card are done, as NVIDIA's driver does. It
  * brings the kernels along, so that a program that was built without nvcc trains on it too.
  * FAKE_CUDA has faults, with commas between: no_kernels, new_kernels (of a CUDA that the driver does not know),
- * other_kernels (of another text; =RANK: that one's), no_card, old_driver, old_card, no_start, no_pin, no_order
- * (streams do not wait for events); memory=MIB of a card (8192), of which each process has all; full=WHEN, memory is
- * out for one allocation; sticky=WHEN, a launch fails and so does every call after it. WHEN is a number (that one, of
- * this process; 2), or FILE or FILE@NUMBER: whoever removes the file first, from its NUMBER-th call on.
+ * other_kernels (of another text; =RANK: that one's), no_card, old_driver, next_driver, old_card, no_start, no_pin,
+ * no_order (streams do not wait for events); memory=MIB of a card (8192), of which each process has all; full=WHEN,
+ * memory is out for one allocation; sticky=WHEN, a launch fails and so does every call after it. WHEN is a number (that
+ * one, of this process; 2), or FILE or FILE@NUMBER: whoever removes the file first, from its NUMBER-th call on.
  * killed=FILE@NUMBER: whoever renames the file to FILE.killed is killed at such a launch; held=FILE@NUMBER: whoever
  * renames it to FILE.held waits there until that is removed. FAKE_CUDA_CARDS: how many there are, 2 if it is not set;
  * CUDA_VISIBLE_DEVICES chooses some by number. With `mig` in FAKE_CUDA they are instances of one card: a process sees
@@ -390,7 +390,7 @@ cuda_result cuInit(unsigned flags)
 
 cuda_result cuDriverGetVersion(int *version)
 {
-    *version = has("old_driver") ? 11040 : 13000;
+    *version = has("old_driver") ? 11040 : has("next_driver") ? 14000 : 13000;
     return 0;
 }
 
