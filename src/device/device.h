@@ -176,8 +176,8 @@ void tri_device_event_wait(const tri_device *device, tri_device_event event);
 
 /* --- who has a copy of an array in another form --- */
 
-/* An array of a device that has memory of its own. Each call above that writes there, and tri_device_written(), says
- * which bytes of it change, before they do. */
+/* An array of a device that has memory of its own. Each call above that writes there, and whoever calls
+ * tri_device_written(), says which bytes of it change, before they do. */
 typedef struct tri_device_watch {
     const void *memory;
     size_t nbytes;
@@ -188,7 +188,8 @@ typedef struct tri_device_watch {
  * has another one, or none can be. */
 bool tri_device_watch_set(const tri_device *device, const tri_device_watch *watch);
 void tri_device_watch_end(const tri_device *device, const tri_device_watch *watch);
-/* A kernel, or another library, writes there. */
+/* A kernel, or another library, writes there: of who launches kernels that write weights (kernel/array.c, optim/gpu.c)
+ * or lets NCCL write them. */
 void tri_device_written(const tri_device *device, const void *memory, size_t nbytes);
 
 /* Times each kernel that is queued from now on, for this step; below 0: no more, and what was not read is dropped. */

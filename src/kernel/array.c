@@ -110,6 +110,7 @@ static const tri_array_ops *row_of(const tri_device *device)
 
 void tri_array_add(const tri_device *device, int threads, float *out, const float *a, const float *b, int64_t count)
 {
+    tri_device_written(device, out, (size_t)count * sizeof(float));
     row_of(device)->add(device, threads, out, a, b, count);
 }
 
@@ -127,11 +128,14 @@ void tri_array_square_blocks(const tri_device *device, int threads, const float 
 void tri_array_fold(const tri_device *device, const float *leaves, int64_t stride, int64_t count,
                     const tri_tree_part *parts, int part_count, float *const *out)
 {
+    for (int p = 0; p < part_count; p++)
+        tri_device_written(device, out[p], (size_t)count * sizeof(float));
     row_of(device)->fold(device, leaves, stride, count, parts, part_count, out);
 }
 
 void tri_array_fill(const tri_device *device, float *out, float value, int64_t count)
 {
+    tri_device_written(device, out, (size_t)count * sizeof(float));
     row_of(device)->fill(device, out, value, count);
 }
 

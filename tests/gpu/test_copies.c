@@ -6,6 +6,7 @@
 #include "unit/nn/nn_rig.h"
 
 #include "kernel/array.h"
+#include "kernel/gpu/flat.h"
 #include "optim/step.h"
 
 #define WORDS   40
@@ -151,7 +152,7 @@ static void optimizers_write_the_copies_too(void **state)
 }
 
 /* Each way in which something else than an optimizer writes weights; the last one says nothing of it. */
-enum { BY_COPY, BY_HOST, BY_PINNED, BY_VIEW, BY_AVERAGE, BY_OTHERS, BY_KERNEL, UNSAID, WAYS };
+enum { BY_COPY, BY_HOST, BY_PINNED, BY_VIEW, BY_AVERAGE, BY_OTHERS, BY_FILL, BY_ADD, BY_FOLD, UNSAID, WAYS };
 
 /* An optimizer that belongs to another store, which has no copies. */
 static void step_by_others(const pair *p, float *values)
@@ -198,10 +199,17 @@ static void write_by(const pair *p, int way)
     case BY_OTHERS:
         step_by_others(p, p->r.params->values);
         break;
-    default:
-        if (way == BY_KERNEL)
-            tri_device_written(card, to, 64);
+    case BY_FILL:
         tri_array_fill(card, to, 2, 16);
+        break;
+    case BY_ADD:
+        tri_array_add(card, 1, to, to, to, 16);
+        break;
+    case BY_FOLD:
+        tri_array_fold(card, p->grads[1], 16, 16, &(tri_tree_part){0, 2}, 1, &to);
+        break;
+    default:
+        tri_gpu_fill(tri_gpu_queue_of(card), to, 2, 16);
     }
 }
 
