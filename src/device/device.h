@@ -83,8 +83,8 @@ typedef struct tri_device_ops {
     void (*event_record)(const tri_device *device, tri_device_event event, tri_device_queue queue);
     void (*event_order)(const tri_device *device, tri_device_event event, tri_device_queue queue);
     void (*event_wait)(const tri_device *device, tri_device_event event);
-    /* What the bits of its kernels depend on, in words: "cuda, compute capability 9.0, driver 13". NULL: they are the
-     * host's. */
+    /* What the bits of its kernels depend on, in words: "cuda, compute capability 9.0, driver for CUDA 13". NULL: they
+     * are the host's. */
     const char *(*arithmetic)(const tri_device *device);
     /* NULL: its memory is the host's. */
     tri_status (*room)(const tri_device *device, tri_device_room *out);
@@ -177,19 +177,20 @@ void tri_device_event_wait(const tri_device *device, tri_device_event event);
 /* --- who has a copy of an array in another form --- */
 
 /* An array of a device that has memory of its own. Each call above that writes there, and whoever calls
- * tri_device_written(), says which bytes of it change, before they do. */
+ * tri_device_written(), says which bytes of it change, before they do. `changes` is called by the thread that writes:
+ * only one may. */
 typedef struct tri_device_watch {
     const void *memory;
     size_t nbytes;
     void (*changes)(void *arg, size_t first, size_t nbytes);
     void *arg;
 } tri_device_watch;
-/* The watch is borrowed until it is taken away, by the thread that writes there. A device has one at a time: false: it
+/* The watch is borrowed until it is taken away. A device has one at a time: false: it
  * has another one, or none can be. */
 bool tri_device_watch_set(const tri_device *device, const tri_device_watch *watch);
 void tri_device_watch_end(const tri_device *device, const tri_device_watch *watch);
-/* A kernel, or another library, writes there: of who launches kernels that write weights (kernel/array.c, optim/gpu.c)
- * or lets NCCL write them. */
+/* A kernel, or another library, writes there. To be called by whoever launches a kernel that writes weights
+ * (kernel/array.c, optim/gpu.c), or lets NCCL write them. */
 void tri_device_written(const tri_device *device, const void *memory, size_t nbytes);
 
 /* Times each kernel that is queued from now on, for this step; below 0: no more, and what was not read is dropped. */

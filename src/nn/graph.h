@@ -112,8 +112,10 @@ typedef void (*tri_graph_ready)(void *arg, int entry);
  * over shards (mean, variance). */
 tri_status tri_graph_backward(tri_graph *graph, tri_graph_ready ready, void *arg);
 
-/* Bytes planned for activations and scratch, and what they would be without reuse. */
+/* Bytes planned for activations, scratch and copies of weights, and what they would be without reuse. */
 void tri_graph_memory(const tri_graph *graph, size_t *planned_nbytes, size_t *plain_nbytes);
+/* Of the planned ones, copies of weights. */
+size_t tri_graph_rounded_nbytes(const tri_graph *graph);
 typedef struct tri_graph_bytes {
     size_t planned; /* all of it */
     size_t slot;    /* of those, for each slot; 0: there is but one */

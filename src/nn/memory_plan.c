@@ -412,3 +412,8 @@ void tri_graph_memory(const tri_graph *graph, size_t *planned_nbytes, size_t *pl
     *planned_nbytes = graph->planned_nbytes;
     *plain_nbytes = graph->plain_nbytes;
 }
+
+size_t tri_graph_rounded_nbytes(const tri_graph *graph)
+{
+    return graph->rounded_nbytes;
+}

@@ -2,9 +2,10 @@
  *
  * param_copies.c: entries of a store in 16 bits, as products of a card read them, beside the f32 values.
  *
- * A copy that is there is always that of the values: kernels of optimizers write both (optim/gpu.c); whatever else
- * writes values, the device says so (tri_device_watch), and the copy is rounded again before it is next read. So who
- * writes weights need not know of it. The bits are those of values that are rounded each time they are read.
+ * A copy that is there is always that of the values: kernels of optimizers write both (optim/gpu.c), though with zero1
+ * and zero2 the gather that follows overwrites the values; whatever else writes values, the device says so
+ * (tri_device_watch: copies by themselves, who launches a kernel or lets NCCL write by tri_device_written()), and the
+ * copy is rounded again before it is next read. The bits are those of values that are rounded each time they are read.
  */
 #include "base/memory.h"
 #include "kernel/gpu/flat.h"

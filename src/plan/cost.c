@@ -125,9 +125,17 @@ static tri_status schedule_play(const sums *v, tri_pipe_schedule *schedule, doub
     return TRI_OK;
 }
 
-static double activations_nbytes(const tri_plan_chunk *chunk, int slots)
+/* Who does not share the state has all of it. */
+static tri_sync_kind sync_of(const sums *v)
 {
-    return slots > 1 ? chunk->activations_shared + slots * chunk->activations_slot : chunk->activations;
+    return v->zero.count > 1 ? v->layout->sync : TRI_SYNC_ALLREDUCE;
+}
+
+/* With copies of weights, which are in memory of graphs too. */
+static double activations_nbytes(const sums *v, const tri_plan_chunk *chunk, int slots)
+{
+    return (slots > 1 ? chunk->activations_shared + slots * chunk->activations_slot : chunk->activations) +
+           (sync_of(v) == TRI_SYNC_ZERO3 ? 0 : chunk->rounded);
 }
 
 /* Room for what crosses the edges of a chunk (parallel/pipeline.c). */
@@ -157,7 +165,7 @@ static void cost_stages(const sums *v, const tri_pipe_schedule *schedule, double
             if (c + 1 < stages * v->layout->chunks)
                 wire += v->runs * v->run_samples * v->chunks[c + 1].in_up_nbytes;
             values += chunk->values;
-            activations += activations_nbytes(chunk, schedule->slots[c]) + crossing_nbytes(v, schedule, c);
+            activations += activations_nbytes(v, chunk, schedule->slots[c]) + crossing_nbytes(v, schedule, c);
         }
         cost->activations = fmax(cost->activations, activations);
         cost->wire = fmax(cost->wire, wire);
@@ -287,7 +295,6 @@ static tri_plan_chunk largest_stage(const sums *v)
             here.values += v->chunks[c].values;
             here.tie_values += v->chunks[c].tie_values;
             here.largest = fmax(here.largest, v->chunks[c].largest);
-            here.rounded += v->chunks[c].rounded;
         }
         if (here.values + here.tie_values > most.values + most.tie_values)
             most = here;
@@ -300,7 +307,7 @@ static void cost_memory(const sums *v, const tri_plan_chunk *most, tri_plan_cost
     double values = most->values, ranks = v->zero.count, arrays = gradient_arrays(v);
     double unit = fmin(values, fmax(most->largest, v->job->bucket_nbytes / VALUE_NBYTES));
     double pool = POOL_UNITS * VALUE_NBYTES * unit, all = VALUE_NBYTES * (values + most->tie_values);
-    tri_sync_kind sync = v->zero.count > 1 ? v->layout->sync : TRI_SYNC_ALLREDUCE;
+    tri_sync_kind sync = sync_of(v);
     bool whole = sync < TRI_SYNC_ZERO2 || v->runs > 1;
     cost->weights = sync == TRI_SYNC_ZERO3 ? VALUE_NBYTES * values / ranks + pool : VALUE_NBYTES * values;
     cost->gradients = whole ? arrays * all : all / ranks + arrays * pool;
@@ -313,8 +320,6 @@ static void cost_memory(const sums *v, const tri_plan_chunk *most, tri_plan_cost
         if (sync == TRI_SYNC_ZERO3)
             cost->weights = VALUE_NBYTES * (values / ranks + CARD_UNITS * most->largest);
     }
-    if (sync != TRI_SYNC_ZERO3)
-        cost->activations += most->rounded; /* in memory of graphs */
     cost->memory = cost->weights + cost->gradients + cost->optimizer + cost->activations;
 }
 
@@ -356,7 +361,7 @@ tri_status tri_plan_cost_find(const tri_plan_job *job, const tri_plan_cluster *c
     else
         cost_alone(&v, cost);
     if (layout->pipeline == 1)
-        cost->activations = chunks[0].activations;
+        cost->activations = activations_nbytes(&v, &chunks[0], 1);
     tri_plan_chunk most = largest_stage(&v);
     cost_data(&v, &most, cost);
     double owned = layout->sync == TRI_SYNC_ALLREDUCE ? most.values : most.values / zero;

@@ -34,7 +34,7 @@ class Products(unittest.TestCase):
         self.assertIn("matrix products: 5 by cublasLt 13.1.0, 0 by our own kernels; 5 algorithms are not used", said)
         self.assertNotIn("other kernels", self.train("--resume", "run", "-n", "2", "parallel.pipeline=2", "train.steps=3"))
         said = self.train("--resume", "run", "parallel.pipeline=1", "train.steps=0", faults="old")
-        self.assertRegex(said, r"made with other kernels \(cuda emulated, compute capability 9.0, driver 13, kernels [0-9a-f]{8}, cublasLt 13.1.0 on 132 SMs, algorithms "
+        self.assertRegex(said, r"made with other kernels \(cuda emulated, compute capability 9.0, driver for CUDA 13, kernels [0-9a-f]{8}, cublasLt 13.1.0 on 132 SMs, algorithms "
                                r"[0-9a-f]{8}\) than these \(.*cublasLt 12.9.1 on 132 SMs, ")
 
     def test_algorithms_that_all_fail_leave_our_own_kernels(self):
@@ -56,14 +56,14 @@ class Products(unittest.TestCase):
         own = "train.kernels=cuda_own"
         said = self.train("run.yaml", "-n", "2", *MLP, own, cuda="other_kernels=1", code=1)
         self.assertRegex(said, r"error: rank 1 has another card, build or library than rank 0 \(rank \d: cuda emulated, compute capability 9.0, "
-                               r"driver 13, kernels [0-9a-f]{8}\)")
+                               r"driver for CUDA 13, kernels [0-9a-f]{8}\)")
         self.train("run.yaml", "--out", "run", *MLP, own, "train.steps=2")
         self.train("run.yaml", "--out", "next", *MLP, own, "train.steps=2", cuda="next_driver")
         said = self.train("--resume", "next", "train.steps=0")
-        self.assertRegex(said, r"made with other kernels \(.*, driver 14, kernels ([0-9a-f]{8})\) than these \(.*, driver 13, kernels \1\)")
+        self.assertRegex(said, r"made with other kernels \(.*, driver for CUDA 14, kernels ([0-9a-f]{8})\) than these \(.*, driver for CUDA 13, kernels \1\)")
         said = self.train("--resume", "run", "train.steps=0", cuda="other_kernels")
-        self.assertRegex(said, r"made with other kernels \(cuda emulated, compute capability 9.0, driver 13, kernels (?!0{8})[0-9a-f]{8}\) than these "
-                               r"\(cuda emulated, compute capability 9.0, driver 13, kernels 00000000\): the run is not reproducible")
+        self.assertRegex(said, r"made with other kernels \(cuda emulated, compute capability 9.0, driver for CUDA 13, kernels (?!0{8})[0-9a-f]{8}\) than these "
+                               r"\(cuda emulated, compute capability 9.0, driver for CUDA 13, kernels 00000000\): the run is not reproducible")
         self.assertIn("not reproducible (resumed with other kernels)", said)
 
     def test_ranks_of_two_kinds_are_refused(self):

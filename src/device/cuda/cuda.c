@@ -44,7 +44,7 @@ typedef struct cuda_state {
     cuda_context context;
     cuda_module module;
     cuda_stream streams[TRI_QUEUE_COUNT];
-    char arithmetic[128];
+    char arithmetic[160];
     cuda_function kernels[TRI_LAUNCH_KERNELS]; /* found when first launched */
     tri_cuda_times times;
 } cuda_state;
@@ -173,7 +173,7 @@ static tri_status open_card(cuda_state *s, tri_device *device)
                         "the driver is for CUDA %d.%d, and the kernels of this build are of CUDA %d: want a newer "
                         "driver, or a build by an older nvcc",
                         driver / 1000, driver % 1000 / 10, kernels.version);
-    snprintf(s->arithmetic, sizeof(s->arithmetic), "cuda%s, compute capability %d.%d, driver %d, kernels %s",
+    snprintf(s->arithmetic, sizeof(s->arithmetic), "cuda%s, compute capability %d.%d, driver for CUDA %d, kernels %s",
              s->calls->emulated ? " emulated" : "", card.capability / 10, card.capability % 10, driver / 1000,
              kernels.text);
     cuda_result result = s->calls->device_get(&s->card, s->index);

@@ -75,7 +75,7 @@ static tri_status weights_plan(const tri_op_desc *desc, tri_kernel *kernel)
 }
 
 /* Weights as the products read them, rounded to the type of x, and behind them a bias in that of y, as a library reads
- * it: in scratch in front of all else. */
+ * it: in scratch in front of all else, unless the caller has rounded them. */
 static int64_t weights_count(const tri_op_desc *desc)
 {
     return tri_gpu_half_count(desc->input_dtype[0], tri_shape_count(desc->param[0]));
@@ -170,6 +170,7 @@ static tri_status linear_plan(const tri_op_desc *desc, tri_kernel *kernel)
     TRI_TRY(weights_plan(desc, kernel));
     kernel->scratch_nbytes += (size_t)rounded_count(desc) * sizeof(float);
     kernel->rounds[0] = desc->input_dtype[0];
+    /* Plans, which have no library, lack these few bytes. */
     kernel->rounds[1] = desc->attr.bias && tri_gpu_library_of(desc->device) != NULL ? desc->output_dtype : TRI_F32;
     const tri_gpu_gemm_args output = linear_output(kernel, &nothing), leaves = linear_leaves(kernel, &nothing),
                             input = linear_input(kernel, &nothing);

@@ -71,6 +71,7 @@ void tri_accumulation_plan(tri_job *job)
         return;
     tri_graph_memory(job->model.graph, &planned, &plain);
     const int levels = levels_above(&job->shards, 1);
+    planned -= tri_graph_rounded_nbytes(job->model.graph);
     accumulation->searching = (size_t)levels * level_nbytes(job) <= planned / SCRATCH;
     if (accumulation->searching)
         accumulation->levels = levels;

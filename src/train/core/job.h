@@ -201,7 +201,7 @@ typedef struct tri_job_output {
 typedef struct tri_job_identity {
     char trace_id[TRI_TRACE_ID_NBYTES]; /* the same on all ranks */
     uint64_t config_hash;
-    char arithmetic[128]; /* of a card, with the algorithms of all ranks; "": not known yet (products.c) */
+    char arithmetic[160]; /* of a card, with the algorithms of all ranks; "": not known yet (products.c) */
     char bits[128];       /* "reproducible", or why they are not */
 } tri_job_identity;
 

@@ -57,8 +57,10 @@ static void in_vfork(void *arg)
     (void)arg;
     const pid_t child = (pid_t)syscall(SYS_clone, CLONE_VFORK | SIGCHLD, NULL, NULL, NULL, 0);
     if (child == 0) {
-        char byte;
-        _exit(read(now.ends[0], &byte, 1) == 1 ? 0 : 1);
+        char byte; /* without calls that ThreadSanitizer watches */
+        syscall(SYS_close, now.ends[1]);
+        syscall(SYS_read, now.ends[0], &byte, 1);
+        _exit(0);
     }
     waitpid(child, NULL, 0);
 }

@@ -106,17 +106,21 @@ static void weights_have_copies_but_where_they_are_spread(void **state)
 {
     (void)state;
     tri_plan_cluster alone = one_host(1), pair = one_host(2);
-    tri_plan_chunk copied = whole, stages[2] = {whole, whole};
-    copied.rounded = stages[0].rounded = 300;
-    stages[1].rounded = 200;
+    tri_plan_chunk copied = whole, stages[2] = {whole, whole}, plain[2];
+    copied.rounded = stages[1].rounded = 300;
+    stages[0].rounded = 200;
+    stages[1].values = 900; /* fewer than the stage before */
+    for (int s = 0; s < 2; s++) {
+        plain[s] = stages[s];
+        plain[s].rounded = 0;
+    }
     for (tri_sync_kind sync = TRI_SYNC_ALLREDUCE; sync <= TRI_SYNC_ZERO3; sync++) {
         const double more = sync == TRI_SYNC_ZERO3 ? 0 : 300;
         NEAR(cost_of(&job, &alone, layout_of(1, 1, 1, sync), &copied).activations, 500 + 300);
         NEAR(cost_of(&job, &pair, layout_of(2, 1, 1, sync), &copied).activations, 500 + more);
     }
-    double plain =
-        cost_of(&job, &pair, layout_of(1, 1, 2, TRI_SYNC_ALLREDUCE), (tri_plan_chunk[]){whole, whole}).memory;
-    NEAR(cost_of(&job, &pair, layout_of(1, 1, 2, TRI_SYNC_ALLREDUCE), stages).memory, plain + 300);
+    const tri_layout two = layout_of(1, 1, 2, TRI_SYNC_ALLREDUCE);
+    NEAR(cost_of(&job, &pair, two, stages).memory, cost_of(&job, &pair, two, plain).memory + 300);
 }
 
 static void sharding_halves_what_it_says(void **state)
