@@ -156,29 +156,23 @@ static void mismatches_are_errors_on_all_ranks_with_both_calls(void **state)
     }
 }
 
-/* How many ranks have left the barrier; whether rank 0 has made its call. */
-typedef struct late_calls {
-    atomic_int begun, through;
-} late_calls;
-
 /* Rank 0 is through before the others begin: they find its message where memory is shared. Over links a look at what
  * has come would cost a small call half its time; there the next call tells. Nobody begins before all have left the
  * barrier: who is still in it hears of the error there. */
 static void comes_later(spawn_rank *self, void *arg)
 {
-    late_calls *calls = arg;
+    atomic_int *through = arg;
     tri_comm *comm = comm_spawn_open(self, NULL, NULL);
     if (!comm)
         return;
     tri_group *group = tri_comm_world(comm);
-    tri_status status = tri_barrier(group, NULL);
-    atomic_fetch_add(&calls->begun, 1);
-    SPAWN_CHECK(self, status == TRI_OK);
-    while (atomic_load(&calls->begun) < self->world || (self->rank != 0 && atomic_load(&calls->through) == 0))
+    SPAWN_CHECK(self, tri_barrier(group, NULL) == TRI_OK);
+    spawn_barrier(self);
+    while (self->rank != 0 && atomic_load(through) == 0)
         tri_sleep_ns(TRI_NS_PER_MS);
-    status = own_root(group, self->rank);
+    tri_status status = own_root(group, self->rank);
     if (self->rank == 0)
-        atomic_store(&calls->through, 1);
+        atomic_store(through, 1);
     SPAWN_CHECK(self, self->rank == 0 || status == TRI_EMISMATCH);
     SPAWN_CHECK(self, tri_barrier(group, NULL) == TRI_EMISMATCH);
     tri_comm_leave(comm);
@@ -190,9 +184,9 @@ static void another_root_is_an_error_of_the_call_itself(void **state)
     for (int world = 2; world <= 3; world++) {
         const spawn_kind kinds[] = {SPAWN_INPROC, SPAWN_SHM};
         for (size_t k = 0; k < TRI_COUNT_OF(kinds); k++) {
-            late_calls calls = {0};
+            atomic_int through = 0;
             spawn_config config = {.kind = kinds[k], .world = world, .timeout_s = 10};
-            assert_true(spawn_ranks(&config, comes_later, &calls));
+            assert_true(spawn_ranks(&config, comes_later, &through));
         }
     }
 }
@@ -230,7 +224,7 @@ static void another_root_is_an_error_of_the_next_call_at_the_latest(void **state
 /* Rank 0 receives from whoever has sent, and is late when all others have left the last barrier. */
 static void sends_or_probes(spawn_rank *self, void *arg)
 {
-    atomic_int *through = arg;
+    (void)arg;
     tri_comm *comm = comm_spawn_open(self, NULL, NULL);
     if (!comm)
         return;
@@ -247,11 +241,9 @@ static void sends_or_probes(spawn_rank *self, void *arg)
         SPAWN_CHECK(self, tri_barrier(group, NULL) == TRI_OK);
     }
     SPAWN_CHECK(self, self->rank != 0 || seen == 300 * self->world * (self->world - 1) / 2);
-    atomic_fetch_add(through, 1);
+    spawn_barrier(self);
     SPAWN_CHECK(self, self->rank == 0 || tri_barrier(group, NULL) == TRI_EABORT); /* they stay until rank 0 is late */
     if (self->rank == 0) {
-        while (atomic_load(through) < self->world)
-            tri_sleep_ns(TRI_NS_PER_MS);
         SPAWN_CHECK(self, tri_group_limit(group, 0.05) == TRI_OK);
         SPAWN_CHECK(self, tri_probe_sender(group, &from) == TRI_ETIMEOUT);
         SPAWN_CHECK(self, strstr(tri_last_error(), "probe: rank 0 waited") != NULL);
@@ -264,9 +256,8 @@ static void a_probe_names_the_rank_whose_message_waits(void **state)
     (void)state;
     const spawn_kind kinds[] = {SPAWN_INPROC, SPAWN_SHM, SPAWN_TCP, SPAWN_UCX, SPAWN_SIM};
     for (size_t k = 0; k < TRI_COUNT_OF(kinds); k++) {
-        atomic_int through = 0;
         spawn_config config = {.kind = kinds[k], .world = 3, .timeout_s = 10};
-        assert_true(spawn_ranks(&config, sends_or_probes, &through));
+        assert_true(spawn_ranks(&config, sends_or_probes, NULL));
     }
 }
 

@@ -309,8 +309,6 @@ static void three(spawn_rank *self, void *arg)
     tri_comm_leave(comm);
 }
 
-static atomic_int ready; /* ranks that one_gives_up() has given their groups */
-
 /* The others hear of it in the middle of their steps. */
 static void one_gives_up(spawn_rank *self, void *arg)
 {
@@ -323,12 +321,10 @@ static void one_gives_up(spawn_rank *self, void *arg)
         return;
     SPAWN_CHECK(self, run_open(&r, c, self->world, self->rank) == TRI_OK);
     SPAWN_CHECK(self, tri_tensor_ranks_create(tri_comm_world(comm), &tensor) == TRI_OK);
-    atomic_fetch_add(&ready, 1);
+    spawn_barrier(self);
     tri_op_ranks across = tri_tensor_ranks_across(tensor);
     tri_graph_across_set(r.graph, &across);
     if (self->rank == 2) {
-        while (atomic_load(&ready) < self->world)
-            tri_sleep_ns(TRI_NS_PER_MS);
         tri_comm_abort(comm, TRI_EIO, "this rank is tired");
     } else {
         SPAWN_CHECK(self, run_step(&r, 0, &sums) != TRI_OK);
