@@ -35,4 +35,10 @@ static inline tri_gpu_queue *tri_gpu_queue_of(const tri_device *device)
     return device->state;
 }
 
+/* NULL: the device has no products of a library, or none is open; device may be NULL. */
+static inline struct tri_cublaslt *tri_gpu_library_of(const tri_device *device)
+{
+    return device != NULL && device->ops->library_open != NULL ? tri_gpu_queue_of(device)->library : NULL;
+}
+
 #endif

@@ -25,11 +25,9 @@ static void values_change(void *arg, size_t first, size_t nbytes)
     const tri_params *params = copies->params;
     const int64_t low = (int64_t)(first / sizeof(float)),
                   high = (int64_t)((first + nbytes + sizeof(float) - 1) / sizeof(float));
-    for (int e = 0; e < params->entry_count; e++) {
-        const tri_param *entry = &params->entries[e];
-        if (entry->first < high && entry->first + entry->count > low)
+    for (int e = 0; e < params->entry_count && params->entries[e].first < high; e++)
+        if (params->entries[e].first + params->entries[e].count > low)
             copies->items[e].there = false;
-    }
 }
 
 tri_status tri_params_copies_init(tri_params *params)

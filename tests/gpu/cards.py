@@ -89,6 +89,14 @@ class Cards(unittest.TestCase):
         self.assertTrue(any("memory: a worker needs" in why for why in refused), rows)
         self.assertTrue(all(row["host_memory"] > 0 for row in rows if "host_memory" in row))
 
+    def test_layouts_but_zero3_have_copies_of_weights_in_16_bits(self):
+        matrices = 2 * 64 * (3 + 1 + 4 + 4) * 64 + 64 * 64  # of two blocks; of the vocabulary
+        for precision, copies in (("f32", 0), ("bf16", 2 * matrices)):
+            rows = [json.loads(line) for line in self.run_it("plan", *GPT, f"train.precision={precision}", "-n", "2", "--json", "--all").splitlines()]
+            activations = {row["sync"]: row["activations"] for row in rows if row.get("data") == 2}
+            for sync in ("allreduce", "zero1", "zero2"):
+                self.assertEqual(activations[sync] - activations["zero3"], copies, (precision, sync, activations))
+
     def test_a_described_cluster_needs_no_card_and_its_rate(self):
         described = "hosts: [{name: node, count: 2, workers: 2, %smemory_gib: 64}]\n" \
             "links: {local: {gb_s: 5, latency_us: 2}, network: {gb_s: 1.2, latency_us: 20}}\n"

@@ -76,7 +76,7 @@ static void run_wait(run *at)
     assert_int_equal(tri_fs_read(at->err_path, 0, &at->err, &nbytes), TRI_OK);
 }
 
-/* What the store says of a worker: nothing so many times, then whether it is a member, and the others continue. */
+/* How often the store does not answer; then whether it lists a worker whose others continue. */
 static int store_silences;
 static bool store_lists;
 

@@ -20,11 +20,6 @@ static const int64_t types[] = {
  * fill a card. */
 int64_t tri_gpu_product_nbytes = INT64_C(1) << 28;
 
-tri_cublaslt *tri_gpu_library_of(const tri_device *device)
-{
-    return device != NULL && device->ops->library_open != NULL ? tri_gpu_queue_of(device)->library : NULL;
-}
-
 /* A factor of `rows` rows of k elements: which of them are neighbours, and the step between the others; false: none
  * are.
  */

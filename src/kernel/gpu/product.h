@@ -15,9 +15,6 @@
 /* Bytes of the results of one call of the library, at most, unless it is of one shard; tests set fewer. */
 extern int64_t tri_gpu_product_nbytes;
 
-/* That of a device whose kernels are "cuda"; NULL: none is open, or device is NULL. */
-tri_cublaslt *tri_gpu_library_of(const tri_device *device);
-
 /* While an op is planned: decides who multiplies; of args only shapes, strides and types are read. Does nothing without
  * a library. TRI_ENOMEM: the card has no room for the probe. */
 tri_status tri_gpu_product_plan(const tri_op_desc *desc, const tri_gpu_gemm_args *args);

@@ -26,11 +26,6 @@ typedef struct row {
 } row;
 #define ROW_COUNT ((int64_t)(sizeof(row) / sizeof(int64_t)))
 
-static const tri_cublaslt *library_of(const tri_job *job)
-{
-    return job->device->ops->library_open ? tri_gpu_queue_of(job->device)->library : NULL;
-}
-
 static row row_make(const tri_product_choice *choice)
 {
     char text[192];
@@ -54,7 +49,7 @@ static int row_compare(const void *left, const void *right)
 /* The rows of all ranks, `each` of every rank; those behind its own are zeros. */
 static tri_status rows_gather(tri_job *job, row **out, int64_t *each)
 {
-    const tri_cublaslt *library = library_of(job);
+    const tri_cublaslt *library = tri_gpu_library_of(job->device);
     const char *text = job->device->ops->arithmetic(job->device);
     const int64_t count = library ? library->choice_count : 0;
     const int64_t mine[] = {count, (int64_t)tri_rng_stream(text, 0, 0)};
@@ -100,7 +95,7 @@ static tri_status rows_join(const tri_job *job, row *rows, int64_t each, int64_t
             return tri_fail(TRI_EMISMATCH,
                             "two ranks multiply a product of the model by different algorithms of %s: "
                             "want cards of one kind, or train.kernels=cuda_own",
-                            library_of(job)->name);
+                            tri_gpu_library_of(job->device)->name);
         if (!last || last->product != rows[i].product)
             rows[(*count)++] = rows[i];
     }
@@ -119,12 +114,12 @@ static void rows_tell(const tri_job *job, const row *rows, int64_t count)
     if (refused > 0)
         snprintf(also, sizeof(also), "; %" PRId64 " algorithms are not used: they fail the probe (docs/gpu.md)",
                  refused);
-    if (!library_of(job))
+    if (!tri_gpu_library_of(job->device))
         tri_log(TRI_LOG_INFO, "matrix products: by our own kernels%s%s", job->card.no_library[0] ? ": " : "",
                 job->card.no_library);
     else
         tri_log(TRI_LOG_INFO, "matrix products: %" PRId64 " by %s, %" PRId64 " by our own kernels%s", count - own,
-                library_of(job)->name, own, also);
+                tri_gpu_library_of(job->device)->name, own, also);
 }
 
 tri_status tri_job_products_meet(tri_job *job)
