@@ -169,14 +169,13 @@ tri_status tri_lane_open(tri_group *group)
 static tri_status check_frames(tri_call *call)
 {
     const tri_group *group = call->group;
+    tri_lane_note theirs;
     for (int r = 0; r < group->count; r++) {
-        tri_lane_note theirs = group->lane->pages[r]->notes.latest; /* may be torn: then it agrees at the next look */
-        if (r == group->rank || theirs.frame.group != call->frame.group ||
-            theirs.frame.sequence != call->frame.sequence || tri_frame_agrees(&call->frame, &theirs.frame))
+        if (r == group->rank || !tri_lane_latest_read(&group->lane->pages[r]->notes, &theirs) ||
+            theirs.frame.group != call->frame.group || theirs.frame.sequence != call->frame.sequence ||
+            tri_frame_agrees(&call->frame, &theirs.frame))
             continue;
-        tri_lane_note again = group->lane->pages[r]->notes.latest;
-        if (memcmp(&theirs, &again, sizeof(again)) == 0)
-            return tri_call_mismatch(call, &theirs.frame, theirs.name, group->world_rank[r]);
+        return tri_call_mismatch(call, &theirs.frame, theirs.name, group->world_rank[r]);
     }
     return TRI_OK;
 }

@@ -37,9 +37,13 @@ typedef struct tri_lane_note {
     char name[TRI_COMM_NAME_NBYTES];
 } tri_lane_note;
 
+#define TRI_LANE_NOTE_WORDS (sizeof(tri_lane_note) / sizeof(uint64_t))
+_Static_assert(sizeof(tri_lane_note) % sizeof(uint64_t) == 0, "a note is words");
+
 typedef struct tri_lane_notes {
     _Alignas(TRI_LINES_APART) tri_lane_note posted[TRI_LANE_SLOTS]; /* what the slots' signatures are of */
-    tri_lane_note latest;                                           /* call that posted nothing here */
+    _Atomic uint64_t latest_stamp;                                  /* odd while `latest` is written */
+    _Atomic uint64_t latest[TRI_LANE_NOTE_WORDS];                   /* a note: call that posted nothing here */
 } tri_lane_notes;
 
 /* Written by its rank alone, read by all. */
@@ -104,13 +108,38 @@ static inline void tri_lane_note_write(tri_lane_note *note, const tri_call *call
         memcpy(note->name, call->name, sizeof(note->name));
 }
 
+/* Whoever sees a word of the new note sees the odd stamp too. On x86 all of it is plain moves. */
+static inline void tri_lane_latest_write(tri_lane_notes *notes, const tri_lane_note *note)
+{
+    uint64_t words[TRI_LANE_NOTE_WORDS], stamp = atomic_load_explicit(&notes->latest_stamp, memory_order_relaxed);
+    memcpy(words, note, sizeof(words));
+    atomic_store_explicit(&notes->latest_stamp, stamp + 1, memory_order_relaxed);
+    for (size_t i = 0; i < TRI_LANE_NOTE_WORDS; i++)
+        atomic_store_explicit(&notes->latest[i], words[i], memory_order_release);
+    atomic_store_explicit(&notes->latest_stamp, stamp + 2, memory_order_release);
+}
+
+/* false: its rank was writing it. */
+static inline bool tri_lane_latest_read(tri_lane_notes *notes, tri_lane_note *note)
+{
+    uint64_t words[TRI_LANE_NOTE_WORDS], stamp = atomic_load_explicit(&notes->latest_stamp, memory_order_acquire);
+    for (size_t i = 0; i < TRI_LANE_NOTE_WORDS; i++)
+        words[i] = atomic_load_explicit(&notes->latest[i], memory_order_acquire);
+    memcpy(note, words, sizeof(words));
+    return stamp % 2 == 0 && atomic_load_explicit(&notes->latest_stamp, memory_order_relaxed) == stamp;
+}
+
 /* What the others are shown of a call that goes another way, or says nothing on the lane; what is between two ranks has
  * other numbers and is nobody else's business. */
 static inline void tri_lane_announce(const tri_call *call)
 {
     tri_lane *lane = call->group->lane;
-    if (lane && call->op != TRI_COMM_SEND_RECV)
-        tri_lane_note_write(&lane->pages[call->group->rank]->notes.latest, call);
+    tri_lane_note note;
+    if (!lane || call->op == TRI_COMM_SEND_RECV)
+        return;
+    memset(note.name, 0, sizeof(note.name));
+    tri_lane_note_write(&note, call);
+    tri_lane_latest_write(&lane->pages[call->group->rank]->notes, &note);
 }
 
 #endif
