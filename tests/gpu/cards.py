@@ -191,6 +191,8 @@ class Cards(unittest.TestCase):
         half, peak = mfu_of("half", "train.precision=bf16")
         self.assertEqual((peak["of"], peak["flops"]), ("bf16", 2 * 2048 * 132 * 1980e6))
         self.assertAlmostEqual(one / half, 16)
+        _, peak = mfu_of("game", "train.precision=bf16", cuda="game_card")
+        self.assertEqual(peak["flops"], 2 * 256 * 132 * 1980e6)  # half of what an L40S makes
         for cards in (1, 2):
             self.assertAlmostEqual(one / mfu_of(f"cards{cards}", "-n", "2", cards=str(cards))[0], cards)
 

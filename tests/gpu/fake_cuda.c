@@ -7,14 +7,14 @@
  * memory of the host. Memory is freed, and unpinned, when all streams of its card are done, as NVIDIA's driver does. It
  * brings the kernels along, so that a program that was built without nvcc trains on it too.
  * FAKE_CUDA has faults, with commas between: no_kernels, new_kernels (of a CUDA that the driver does not know),
- * other_kernels (of another text; =RANK: that one's), no_card, old_driver, next_driver, old_card, no_start, no_pin,
- * no_order (streams do not wait for events); memory=MIB of a card (8192), of which each process has all; full=WHEN,
- * memory is out for one allocation; sticky=WHEN, a launch fails and so does every call after it. WHEN is a number (that
- * one, of this process; 2), or FILE or FILE@NUMBER: whoever removes the file first, from its NUMBER-th call on.
- * killed=FILE@NUMBER: whoever renames the file to FILE.killed is killed at such a launch; held=FILE@NUMBER: whoever
- * renames it to FILE.held waits there until that is removed. FAKE_CUDA_CARDS: how many there are, 2 if it is not set;
- * CUDA_VISIBLE_DEVICES chooses some by number. With `mig` in FAKE_CUDA they are instances of one card: a process sees
- * one of them, the first, or that of the MIG-UUID in CUDA_VISIBLE_DEVICES.
+ * other_kernels (of another text; =RANK: that one's), no_card, old_driver, next_driver, old_card, game_card, no_start,
+ * no_pin, no_order (streams do not wait for events); memory=MIB of a card (8192), of which each process has all;
+ * full=WHEN, memory is out for one allocation; sticky=WHEN, a launch fails and so does every call after it. WHEN is a
+ * number (that one, of this process; 2), or FILE or FILE@NUMBER: whoever removes the file first, from its NUMBER-th
+ * call on. killed=FILE@NUMBER: whoever renames the file to FILE.killed is killed at such a launch; held=FILE@NUMBER:
+ * whoever renames it to FILE.held waits there until that is removed. FAKE_CUDA_CARDS: how many there are, 2 if it is
+ * not set; CUDA_VISIBLE_DEVICES chooses some by number. With `mig` in FAKE_CUDA they are instances of one card: a
+ * process sees one of them, the first, or that of the MIG-UUID in CUDA_VISIBLE_DEVICES.
  */
 #include <malloc.h>
 #include <pthread.h>
@@ -449,15 +449,18 @@ cuda_result cuDeviceGet(cuda_device *device, int index)
 cuda_result cuDeviceGetName(char *name, int nbytes, cuda_device device)
 {
     (void)device;
-    snprintf(name, (size_t)nbytes, "%s%s", CARD_NAME, has("mig") ? FAKE_INSTANCE_NAME : "");
+    snprintf(name, (size_t)nbytes, "%s%s", has("game_card") ? "NVIDIA GeForce" : CARD_NAME,
+             has("mig") ? FAKE_INSTANCE_NAME : "");
     return 0;
 }
 
 cuda_result cuDeviceGetAttribute(int *value, int attribute, cuda_device device)
 {
+    const int capability = has("old_card") ? 70 : has("game_card") ? 89 : 90;
     (void)device;
     *value = attribute == CUDA_ATTRIBUTE_SMS           ? 132
-             : attribute == CUDA_ATTRIBUTE_MAJOR       ? (has("old_card") ? 7 : 9)
+             : attribute == CUDA_ATTRIBUTE_MAJOR       ? capability / 10
+             : attribute == CUDA_ATTRIBUTE_MINOR       ? capability % 10
              : attribute == CUDA_ATTRIBUTE_KHZ         ? 1980000
              : attribute == CUDA_ATTRIBUTE_MEMORY_KHZ  ? 2619000
              : attribute == CUDA_ATTRIBUTE_MEMORY_BITS ? 5120

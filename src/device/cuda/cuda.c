@@ -424,11 +424,14 @@ static tri_status cuda_room(const tri_device *device, tri_device_room *out)
 }
 
 /* Multiply-adds that one multiprocessor makes in a cycle by NVIDIA's tables: in f32, and in bf16 with f32 sums, where
- * cards for games (8.6, 8.9, 12.0) make half of it. */
-static void sm_rates(int capability, double *f32, double *half)
+ * cards for games and the L40 make half of what others of their capability do. */
+static void sm_rates(const tri_cuda_card *card, double *f32, double *half)
 {
+    const int capability = card->capability;
+    const bool halved = strstr(card->name, "GeForce") || strcmp(card->name, "NVIDIA L40") == 0;
     *f32 = capability == 80 ? 64 : 128;
     *half = capability == 80 ? 1024 : capability < 90 || capability >= 120 ? 512 : capability < 100 ? 2048 : 4096;
+    *half /= halved ? 2 : 1;
 }
 
 static tri_status cuda_rates(const tri_device *device, tri_device_rates *out)
@@ -441,7 +444,7 @@ static tri_status cuda_rates(const tri_device *device, tri_device_rates *out)
     must(s, "cuDeviceGetAttribute", s->calls->device_attribute(&khz, CUDA_ATTRIBUTE_KHZ, s->card));
     must(s, "cuDeviceGetAttribute", s->calls->device_attribute(&memory_khz, CUDA_ATTRIBUTE_MEMORY_KHZ, s->card));
     must(s, "cuDeviceGetAttribute", s->calls->device_attribute(&bits, CUDA_ATTRIBUTE_MEMORY_BITS, s->card));
-    sm_rates(card.capability, &f32, &half);
+    sm_rates(&card, &f32, &half);
     *out = (tri_device_rates){.flops = 2 * f32 * card.sms * khz * 1e3,
                               .half_flops = 2 * half * card.sms * khz * 1e3,
                               .memory = 2.0 * memory_khz * 1e3 * bits / 8};
