@@ -66,7 +66,7 @@ class Tools(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stdout)
         head, table, *tables = (bundle / "made/by/card.md").read_text().split("\n\n")
         self.assertIn(f"Built from {(bundle / 'COMMIT').read_text().strip()}. ", head)
-        names = ["facts", "ceilings", "driver", "ops", "gemm", "gpt2", "attention", "training", "nccl", "profile", "faults"]
+        names = ["facts", "ceilings", "driver", "ops", "gemm", "gpt2", "attention", "nccl", "training", "profile", "faults"]
         found = {row[1]: row for row in (line.split(" | ") for line in table.splitlines()[2:])}
         self.assertEqual({name: row[2] for name, row in found.items()}, {name: "passed" for name in names}, done.stdout)
         rows = [found[name] for name in ("facts", "ceilings", "gemm", "training", "nccl", "faults")]
