@@ -230,7 +230,7 @@ static void a_rank_in_user_code_is_reported_with_its_stack(void **state)
         has_text(end->text, "; rank 1 is stuck in user code");
         has_text(end->text, "; flight record: ");
     }
-    assert_string_equal(at.ends[1].log, "");
+    assert_null(strstr(at.ends[1].log, "bucket 2"));
     job_fini(&at);
 }
 
@@ -419,18 +419,19 @@ static tri_status abort_busy(job *at, tri_comm *comm, int rank)
 
     if (rank == 2) { /* comes too late; what the others had sent before may be enough for a sum */
         tri_status status = TRI_OK;
+        everyone_wait(at, rank);
         while (!atomic_load(&at->ends[0].has_aborted) || !atomic_load(&at->ends[1].has_aborted))
             tri_sleep_ns(TRI_NS_PER_MS);
         while (status == TRI_OK)
             status = sum(tri_comm_world(comm), 10);
         return status;
     }
-    TRI_TRY(tri_all_reduce(tri_comm_world(comm), data, data, 10, TRI_F32, TRI_REDUCE_SUM, &work));
-    if (rank == 0) {
-        tri_sleep_ns(200 * TRI_NS_PER_MS);
+    tri_status status = tri_all_reduce(tri_comm_world(comm), data, data, 10, TRI_F32, TRI_REDUCE_SUM, &work);
+    everyone_wait(at, rank); /* both have called */
+    if (rank == 0)
         tri_comm_abort(comm, TRI_ENUMERIC, "the loss is not a number");
-    }
-    tri_status status = tri_work_wait(work);
+    if (status == TRI_OK)
+        status = tri_work_wait(work);
     atomic_store(&at->ends[rank].has_aborted, true);
     return status;
 }
