@@ -116,7 +116,7 @@ const chaos_kind chaos_kinds[] = {
     {"full-disk", "nothing that it writes finds room (ENOSPC)", 0.5, 3, 1, true, false, disk_begin, NULL, NULL},
     {"clock", "its wall clock jumps by up to two hours, and back", 0.5, 3, 1, true, false, clock_begin, NULL,
      clock_end},
-    {"corrupt", "one bit of its weights flips, or of its part of a spread state and its mirror", 0, 0, 3, true, false,
+    {"corrupt", "one bit of its weights flips, or of its part of a sharded state and its mirror", 0, 0, 3, true, false,
      corrupt_begin, NULL, NULL},
     {"fail", "ends with an error of its own, exit code 1", 0, 0, 2, true, false, fail_begin, NULL, NULL},
     {"link", "its TCP with one other worker is cut both ways, by nft", 0.5, 2, 3, false, true, chaos_cut_begin,

@@ -17,7 +17,7 @@
     X(TRI_COUNT_SAMPLES, "samples_total", "samples trained on by this process")                                        \
     X(TRI_COUNT_SKIPPED, "skipped_steps_total", "steps that moved nothing")                                            \
     X(TRI_COUNT_REPAIRS, "repairs_total", "times that replicas were repaired")                                         \
-    X(TRI_COUNT_SPOILT_PARTS, "spoilt_parts_total", "parts of a spread state that had changed in its memory")          \
+    X(TRI_COUNT_SPOILT_PARTS, "spoilt_parts_total", "parts of a sharded state that had changed in its memory")         \
     X(TRI_COUNT_COLLECTIVES, "collectives_total", "collective calls finished")                                         \
     X(TRI_COUNT_SENT_NBYTES, "sent_bytes_total", "payload bytes sent to peers")                                        \
     X(TRI_COUNT_RECEIVED_NBYTES, "received_bytes_total", "payload bytes received")                                     \

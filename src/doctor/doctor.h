@@ -2,9 +2,10 @@
  *
  * doctor.h: what is wrong with a machine or a cluster for distributed training, as findings.
  *
- * Two tables of checks. tri_machine_checks look at one machine: its files below a root (so that tests give them another
- * machine) and what a tri_probe tried. tri_job_checks look at what the ranks of a job reported and measured. A check
- * fills in one finding and never fails itself; what cannot be read is a finding too. Nothing here changes the machine.
+ * Three tables of checks. tri_machine_checks and tri_card_checks look at one machine: its files below a root (so that
+ * tests give them another machine) and what a tri_probe tried. tri_job_checks look at what the ranks of a job reported
+ * and measured. A check fills in one finding and never fails itself; what cannot be read is a finding too. Nothing here
+ * changes the machine.
  */
 #ifndef TRI_DOCTOR_DOCTOR_H
 #define TRI_DOCTOR_DOCTOR_H

@@ -45,7 +45,7 @@ typedef struct fleet_config {
     uint64_t kinds;  /* of faults: rows of faults.c */
     bool saves;      /* checkpoints, the ledger and the lines of the run, in a folder */
     int spares;      /* that wait beside them from the beginning */
-    int flips;       /* bits of spread states, at most; each comparison then is made */
+    int flips;       /* bits of sharded states, at most; each comparison then is made */
     bool stragglers; /* slow ones are replaced */
     uint64_t seed;
     const fleet_layout *layout;
@@ -191,7 +191,7 @@ bool fleet_is_cut(void *arg, const char *id);
 void fleet_text_make(fleet *all);
 /* All that the worker has must be that of one process. */
 void fleet_state_check(const fleet_worker *worker, const tri_job *job);
-/* Each part of a spread state is with two workers of the generation, on two hosts where that can be. */
+/* Each part of a sharded state is with two workers of the generation, on two hosts where that can be. */
 void fleet_mirrors_check(fleet *all, int64_t generation);
 /* After a step of the worker: perhaps a bit of what it has flips. */
 void fleet_flip(fleet_worker *worker, const tri_job *job);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * flip.c: bits that flip in the memory of simulated workers: in a part of a spread state, or in the mirror of
+ * flip.c: bits that flip in the memory of simulated workers: in a part of a sharded state, or in the mirror of
  * one, while it is there. Sometimes the worker that has the other copy is killed before anybody can have looked.
  *
  * At most one copy of a part is wrong at a time: of two nobody could be right.

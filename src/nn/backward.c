@@ -113,10 +113,10 @@ static void op_weights(tri_graph *graph, graph_op *op)
     tri_kernel_backward(&op->kernel, call);
 }
 
-static tri_status go_down(tri_graph *graph, tri_graph_ready ready, void *arg, bool late)
+static tri_status backward_run(tri_graph *graph, tri_graph_ready ready, void *arg, bool late)
 {
     graph_slot *slot = &graph->slots[graph->slot];
-    if (!slot->can_go_down)
+    if (!slot->can_run_backward)
         return tri_fail(TRI_EINVAL, "graph: backward needs a forward with training = true before it");
     /* What the runs of other slots have left in the calls is made this one's again. */
     graph->batch = slot->batch;
@@ -125,7 +125,7 @@ static tri_status go_down(tri_graph *graph, tri_graph_ready ready, void *arg, bo
     for (int o = 0; graph->config.slots > 0 && o < graph->op_count; o++)
         tri_graph_call_fill(graph, &graph->ops[o], slot->step, true, true);
     tri_graph_relay(graph, true);
-    slot->can_go_down = false;
+    slot->can_run_backward = false;
     if (graph->hooks.begin)
         graph->hooks.begin(graph->hooks.arg, true);
     if (graph->span.has_loss)
@@ -148,12 +148,12 @@ static tri_status go_down(tri_graph *graph, tri_graph_ready ready, void *arg, bo
 
 tri_status tri_graph_backward(tri_graph *graph, tri_graph_ready ready, void *arg)
 {
-    return go_down(graph, ready, arg, false);
+    return backward_run(graph, ready, arg, false);
 }
 
 tri_status tri_graph_backward_values(tri_graph *graph)
 {
-    return go_down(graph, NULL, NULL, true);
+    return backward_run(graph, NULL, NULL, true);
 }
 
 tri_status tri_graph_backward_weights(tri_graph *graph)

@@ -258,7 +258,7 @@ tri_status tri_graph_forward(tri_graph *graph, const tri_batch *batch, uint64_t 
                              const float (**sums)[4])
 {
     graph_slot *slot = &graph->slots[graph->slot];
-    slot->can_go_down = false;
+    slot->can_run_backward = false;
     TRI_TRY(check_batch(graph, batch, training));
     if (graph->ranks > 1 && !graph->across.sum)
         return tri_fail(TRI_EINVAL, "graph: want tri_graph_across_set() before a run, %d ranks share out the model",
@@ -281,7 +281,7 @@ tri_status tri_graph_forward(tri_graph *graph, const tri_batch *batch, uint64_t 
         TRI_TRY(tri_graph_others(graph));
         tri_graph_op_done(graph, op);
     }
-    slot->can_go_down = training;
+    slot->can_run_backward = training;
     if (!sums)
         return TRI_OK;
     if (graph->span.has_loss)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * graph.h: a model compiled for shards of fixed shape: an array of planned kernels, walked up and down.
+ * graph.h: a model compiled for shards of fixed shape: an array of planned kernels, run forward and backward.
  *
  * Compiled once for one shard of `rows` samples and up to `shards` shards a run; all memory is planned here (buffers of
  * values whose lives do not overlap share memory), a run allocates nothing. The same graph serves training and
@@ -14,7 +14,7 @@
 typedef struct tri_graph tri_graph;
 
 typedef struct tri_graph_config {
-    const char *kind; /* of kernels: "cpu" or "reference"; "tokens": token_graph.h */
+    const char *kind; /* of kernels: "cpu", "cuda" or "reference"; "tokens": token_graph.h */
     int64_t rows;     /* samples of one shard, at most */
     int shards;       /* of one run, at most */
     int threads;

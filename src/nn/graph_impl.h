@@ -27,9 +27,9 @@ typedef struct graph_buffer {
 typedef struct graph_slot {
     tri_batch batch;
     uint64_t step;
-    bool can_go_down;     /* a forward with training = true has run */
-    tri_span_places base; /* of what crosses */
-    void **crossing;      /* [1 + crossing_count] */
+    bool can_run_backward; /* a forward with training = true has run */
+    tri_span_places base;  /* of what crosses */
+    void **crossing;       /* [1 + crossing_count] */
 } graph_slot;
 
 typedef enum graph_source { GRAPH_COMPUTED, GRAPH_INPUT, GRAPH_TARGET, GRAPH_SUMS } graph_source;

@@ -207,7 +207,7 @@ static void last_ready(void *arg, int number)
 }
 
 /* All others have been ready before. */
-static tri_status last_go_down(pipe_run *run, pipe_chunk *chunk, const pipe_micro *micro)
+static tri_status last_backward_run(pipe_run *run, pipe_chunk *chunk, const pipe_micro *micro)
 {
     int own = (int)(chunk - run->p->chunks), tail = tri_params_tail(run->p->params);
     for (; run->next >= 0; run->next--)
@@ -241,7 +241,7 @@ static void chunk_enter(const pipe_chunk *chunk, int micro)
     tri_graph_slot_enter(chunk->graph, micro % chunk->slots, &places);
 }
 
-static tri_status go_up(const pipe_run *run, pipe_chunk *chunk, int m)
+static tri_status forward_run(const pipe_run *run, pipe_chunk *chunk, int m)
 {
     const pipe_micro *micro = &run->p->micros[m];
     const float(*sums)[4] = NULL; /* read in an evaluation */
@@ -260,7 +260,7 @@ static tri_status go_up(const pipe_run *run, pipe_chunk *chunk, int m)
 }
 
 /* What goes down leaves before gradients of parameters are computed: only the rank below waits. */
-static tri_status halves_go_down(const pipe_run *run, pipe_chunk *chunk, int m)
+static tri_status halves_backward_run(const pipe_run *run, pipe_chunk *chunk, int m)
 {
     tri_pipeline_times *times = &run->p->times;
     int64_t start_ns = tri_now_ns();
@@ -274,17 +274,17 @@ static tri_status halves_go_down(const pipe_run *run, pipe_chunk *chunk, int m)
     return TRI_OK;
 }
 
-static tri_status all_go_down(pipe_run *run, pipe_chunk *chunk, int m)
+static tri_status whole_backward_run(pipe_run *run, pipe_chunk *chunk, int m)
 {
     int64_t start_ns = tri_now_ns();
-    TRI_TRY(last_go_down(run, chunk, &run->p->micros[m]));
+    TRI_TRY(last_backward_run(run, chunk, &run->p->micros[m]));
     run->p->times.backward += slot_seconds(run, chunk, m, TRI_EVENT_STAGE_DOWN, start_ns);
     chunk->done[1]++;
     return TRI_OK;
 }
 
 /* last: nothing comes behind it on this rank. */
-static tri_status go_down(pipe_run *run, pipe_chunk *chunk, int m, bool last)
+static tri_status backward_run(pipe_run *run, pipe_chunk *chunk, int m, bool last)
 {
     const pipe_micro *micro = &run->p->micros[m];
     tri_tree_part whole = {0, micro->count};
@@ -294,7 +294,7 @@ static tri_status go_down(pipe_run *run, pipe_chunk *chunk, int m, bool last)
     chunk_enter(chunk, m);
     TRI_TRY(tri_graph_grads_set(chunk->graph, 1, &whole, &grads));
     bool early = last && run->ready && run->p->overlap && run->p->rank == 0 && run->p->ranks > 1;
-    TRI_TRY(early ? all_go_down(run, chunk, m) : halves_go_down(run, chunk, m));
+    TRI_TRY(early ? whole_backward_run(run, chunk, m) : halves_backward_run(run, chunk, m));
     chunk->freed[0]++;
     chunk->freed[1]++;
     TRI_TRY(messages_post(run->p)); /* before what nobody waits for */
@@ -315,7 +315,7 @@ static tri_status actions_run(pipe_run *run)
         TRI_TRY(messages_post(p));
         TRI_TRY(message_wait(p, p->table->receives[i]));
         int left = s->action_count - 1 - i;
-        TRI_TRY(a.backward ? go_down(run, chunk, a.micro, left == 0) : go_up(run, chunk, a.micro));
+        TRI_TRY(a.backward ? backward_run(run, chunk, a.micro, left == 0) : forward_run(run, chunk, a.micro));
         if (left > 0)
             some_release(run, left);
     }

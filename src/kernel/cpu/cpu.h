@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * cpu.h: the fast rows of the CPU, in order of preference, and what they share.
- * concat, reshape and mse have none: the reference's plain copies are as fast as memory.
+ * Ops without a row here run by their reference: most are copies, and as fast as memory.
  */
 #ifndef TRI_KERNEL_CPU_CPU_H
 #define TRI_KERNEL_CPU_CPU_H

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * save.c: when a run is saved, and in what order: the ranks agree, each copies what it holds, and a thread of each
- * writes its part while training continues. Nothing of the training depends on whether that succeeds.
+ * save.c: when a run is saved, and in what order: the ranks agree, and each writes its part: at once, or a thread
+ * of it from a copy while training continues (checkpoint.async). Nothing of the training depends on whether that
+ * succeeds.
  *
  * By time, and at the ends of epochs, rank 0 decides, since clocks differ: the others hear it at steps that all know.
  *

@@ -72,7 +72,7 @@ TRI_ENUM(tri_kernels)
       "steps without an overflow after which the dynamic loss scale is doubled",                                       \
       "train.precision=f16 train.loss_scale=0")                                                                        \
     X(ENUM, on_nonfinite, "stop", 0, 0, tri_on_nonfinite,                                                              \
-      "NaN or Inf in loss or gradient: stop, skip the step, or roll back to the last checkpoint")                      \
+      "NaN or Inf in loss or gradient: stop, skip the step, or roll back to a copy (checkpoint.every_steps)")          \
     X(ENUM, on_spike, "off", 0, 0, tri_on_spike,                                                                       \
       "the same for a spike of the loss (train.spike_factor); off: spikes are not detected")                           \
     X(REAL, spike_factor, "3", 1, 1e9, NULL, "a loss above this factor times its running mean counts as a spike",      \

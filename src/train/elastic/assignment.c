@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * assignment.c: who holds what of a spread state.
+ * assignment.c: who holds what of a sharded state.
  */
 #include "train/elastic/assignment.h"
 

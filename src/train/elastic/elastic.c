@@ -57,7 +57,7 @@ typedef struct elastic {
     atomic_bool closing;
 } elastic;
 
-/* --- what members say: "avx2:" the instruction set that each offers, and what it has of a spread state --- */
+/* --- what members say: "avx2:" the instruction set that each offers, and what it has of a sharded state --- */
 
 static const char *role_text(const char *note)
 {

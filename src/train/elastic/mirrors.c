@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * mirrors.c: each role of a spread state is also in the memory of another rank, which moves it as its owner does: by
+ * mirrors.c: each role of a sharded state is also in the memory of another rank, which moves it as its owner does: by
  * the sums of the role's gradient, which come to it in each step.
  *
  * Nothing moves before all ranks have all sums, their own and those of their mirror: so whoever is left can make a step

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * mirrors_verify.c: a part of a spread state and its mirror, which must have the same bits: found out, named and
+ * mirrors_verify.c: a part of a sharded state and its mirror, which must have the same bits: found out, named and
  * repaired where they have not.
  *
  * Behind each move both holders hash what they have written; before the next one, what is there. The barrier that all

@@ -11,7 +11,7 @@ typedef struct tri_job_generation {
     int64_t number;                   /* from 1 */
     int count;                        /* of ranks */
     const int64_t *progress;          /* of each */
-    const tri_assignment_note *notes; /* what each has of a spread state */
+    const tri_assignment_note *notes; /* what each has of a sharded state */
 } tri_job_generation;
 
 /* reform_state.c: are its pages worth a question? A newcomer's memory is there before it asks to be one of `world`:

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * state_shard.h: what a process keeps of a spread state, role by role, and how ranks with another layout get theirs
+ * state_shard.h: what a process keeps of a sharded state, role by role, and how ranks with another layout get theirs
  * from it.
  *
  * An element of a tensor has the same bits in every layout: so a layout takes each element from any rank that had it in

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * fault_injection.c: where `trireme chaos` may strike a run from within (comm.chaos): how far it is, and a bit of its
- * weights; or of its part of a spread state, and of the mirror that it keeps.
+ * weights; or of its part of a sharded state, and of the mirror that it keeps.
  */
 #include "base/chaos.h"
 #include "train/core/features.h"

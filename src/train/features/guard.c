@@ -5,9 +5,10 @@
  *
  * The judge sees reduced values alone, the loss and the norm of the canonical sums, so all ranks of all layouts decide
  * alike, and nothing travels for it. A step that is skipped moves nothing, as with the loss scale (loss_scale.c). To
- * roll back is to skip the step and to take weights and state back to a copy in memory, made when the newest checkpoint
- * was due. Neither changes the number of a step: its samples do not come again, nor do those since the copy. (To train
- * the steps since the copy again would give the very weights that skipping gives: all is a function of the step.)
+ * roll back is to skip the step and to take weights and state back to a copy in memory, made before the first step and
+ * each checkpoint.every_steps. Neither changes the number of a step: its samples do not come again, nor do those since
+ * the copy. (To train the steps since the copy again would give the very weights that skipping gives: all is a function
+ * of the step.)
  */
 #include <math.h>
 #include <stdio.h>
