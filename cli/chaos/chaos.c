@@ -292,8 +292,10 @@ static tri_status play_run(chaos_play *play)
     tri_stop_catch(); /* nothing may end this process before its faults are undone */
     play->start_ns = play->step_ns = play->gone_ns = tri_now_ns();
     play->first_step = play->step = chaos_job_step(&play->job);
-    while (status == TRI_OK && !is_over(play)) {
-        steps_look(play);
+    for (;;) {
+        steps_look(play); /* just before it is judged: this program may have had no core for a while */
+        if (status != TRI_OK || is_over(play))
+            break;
         strikes_go_on(play, false);
         status = events_begin(play);
         tri_sleep_ns(LOOP_NS);

@@ -102,6 +102,8 @@ tri_status tri_launch_words_begun(launch_rank *rank);
 /* The remote shell has ended: words.reason is why, if nothing had begun. Whether there is one that was not reported
  * yet. */
 bool tri_launch_words_reason(launch_rank *rank);
+/* It has ended because the host closed the connection before a login. Before tri_launch_words_reason(). */
+bool tri_launch_words_say_dropped(const launch_rank *rank);
 
 /* --- launch_far.c: ranks of other hosts that outlive the connection to them --- */
 
@@ -129,6 +131,9 @@ void tri_launch_far_signal(launch_rank *rank, const char *name);
 bool tri_launch_has_others(const launch *job);
 /* A rank has ended and is reaped. Returns true if the job continues, with or without a new process in its place. */
 bool tri_launch_loss_bear(launch *job, launch_rank *rank, const tri_launch_result *end);
+/* A remote shell has ended before anything ran over there. A host whose sshd has as many logins under way as it takes
+ * closes more of them: returns true if this one is made again, later each time. */
+bool tri_launch_login_again(launch *job, launch_rank *rank);
 /* Starts again those whose time has come. Returns the end that ends the job; rank -1: none. */
 tri_launch_result tri_launch_losses_check(launch *job);
 

@@ -176,6 +176,7 @@ typedef struct launch_words {
     bool begun;       /* the command over there has: what comes is its own */
     tri_string held;  /* until then */
     char reason[200]; /* why there was no connection; "": there was one */
+    int dropped;      /* connections in a row that the host has closed before a login */
 } launch_words;
 
 typedef struct launch_rank {

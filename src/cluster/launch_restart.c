@@ -13,9 +13,10 @@
 #include "base/fs.h"
 #include "cluster/launch_impl.h"
 
-#define FIRST_NS   TRI_NS_PER_S
-#define LONGEST_NS (30 * TRI_NS_PER_S)
-#define STABLE_NS  (10 * TRI_NS_PER_S) /* the delay of a rank that ran so long begins at FIRST_NS again */
+#define FIRST_NS    TRI_NS_PER_S
+#define LOGINS_MOST 6 /* tries in a row, of which the host takes none */
+#define LONGEST_NS  (30 * TRI_NS_PER_S)
+#define STABLE_NS   (10 * TRI_NS_PER_S) /* the delay of a rank that ran so long begins at FIRST_NS again */
 
 #define SIGNAL_CODE 128 /* a rank that a signal asked to end adds its number */
 
@@ -91,7 +92,7 @@ static void start_again(launch *job, launch_rank *rank)
     }
     job->alive++;
     tri_launch_guard_add(&job->guard, rank->pid);
-    if (rank->lost.unstarted)
+    if (rank->lost.unstarted && rank->words.dropped == 0)
         tri_launch_say(job, "trireme: rank %d is started again\n", rank->rank);
     rank->lost.unstarted = false;
     rank->lost.retry_ns = 0;
@@ -121,6 +122,23 @@ static void go_on_without(launch *job, launch_rank *rank, int signal)
         tri_launch_process_forget(job->start.journal, rank);
     end_words(job, rank, signal, words);
     tri_launch_say(job, "trireme: worker %d %s; the others continue\n", rank->rank, words);
+}
+
+bool tri_launch_login_again(launch *job, launch_rank *rank)
+{
+    if (is_ending(job) || rank->words.dropped == LOGINS_MOST || !tri_launch_words_say_dropped(rank))
+        return false;
+    if (rank->words.dropped++ == 0)
+        tri_launch_say(job,
+                       "trireme: rank %d: host %s closed the connection before a login (MaxStartups of its sshd?); it "
+                       "is made again\n",
+                       rank->rank, rank->host->name);
+    rank->starts--; /* the same start */
+    rank->lost.unstarted = true;
+    retry_plan(&rank->lost);
+    if (job->start.journal)
+        tri_launch_process_lost(job->start.journal, rank);
+    return true;
 }
 
 /* A job without restarts that cannot lose a rank ends with it, and so does one whose rank was asked to end. Of

@@ -381,6 +381,8 @@ static void ends_check(launch *job)
         else if (rank->host && info.si_status > 128 && info.si_status < 128 + 65 && !job->signal_passed)
             end.signal = info.si_status - 128; /* the shell over there reports signals like this */
         end.exit_code = end.signal ? 128 + end.signal : info.si_status;
+        if (has_no_connection(rank, &end) && tri_launch_login_again(job, rank))
+            continue;
         if (job->store && end.exit_code != 0) /* else it has reported it itself */
             rank_mark_dead(job, rank);
         if (was_refused(job, rank, end.exit_code))

@@ -43,12 +43,24 @@ tri_status tri_launch_words_begun(launch_rank *rank)
 
     rank->words.begun = true;
     rank->words.reason[0] = 0;
+    rank->words.dropped = 0;
     for (size_t nbytes; *at; at += nbytes + 1) {
         nbytes = strcspn(at, "\n");
         TRI_TRY(tri_launch_line_pass(&rank->streams[1], at, nbytes));
     }
     tri_string_clear(&rank->words.held);
     return TRI_OK;
+}
+
+bool tri_launch_words_say_dropped(const launch_rank *rank)
+{
+    static const char *const words[] = {"kex_exchange_identification: ", "Connection closed by ",
+                                        "Connection reset by "};
+
+    for (size_t i = 0; i < TRI_COUNT_OF(words); i++)
+        if (!rank->words.begun && strstr(tri_string_text(&rank->words.held), words[i]))
+            return true;
+    return false;
 }
 
 bool tri_launch_words_reason(launch_rank *rank)

@@ -581,10 +581,13 @@ static tri_status close_try(tri_members *members, int64_t number, int64_t few_ns
 static tri_status closed_wait(tri_members *members, int64_t number, int64_t progress, int64_t few_ns,
                               int64_t deadline_ns)
 {
+    const int64_t limit_ns = deadline_ns - tri_now_ns();
     bool yes;
     tri_status status = TRI_ETIMEOUT;
 
     while (status == TRI_ETIMEOUT) {
+        if (members->waits) /* a spare: as long as the others need nobody */
+            deadline_ns = tri_now_ns() + limit_ns;
         if (tri_now_ns() > deadline_ns)
             return tri_fail(TRI_ETIMEOUT, "generation %" PRId64 ": want it closed in time, and it is not", number);
         status = look(members, number, tri_now_ns());

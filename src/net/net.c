@@ -418,12 +418,13 @@ bool tri_net_has_lost(const tri_net *net, int peer)
 bool tri_net_is_cut(const tri_net *net, int peer)
 {
     tri_transport *transport = tri_net_transport(net, peer);
-    tri_verdict verdict = net->watch ? tri_watch_verdict_of(net->watch, peer) : TRI_VERDICT_NONE;
 
     if (!net->watch)
         return transport && transport->ops->has_lost && transport->ops->unanswered_ns(transport, peer) > 0;
-    return tri_watch_state_of(net->watch, peer) == TRI_WATCH_LOST && net->hosts[peer] != net->hosts[net->rank] &&
-           (verdict == TRI_VERDICT_UNREACHABLE || verdict == TRI_VERDICT_DIED);
+    if (tri_watch_state_of(net->watch, peer) != TRI_WATCH_LOST || net->hosts[peer] == net->hosts[net->rank])
+        return false;
+    tri_verdict verdict = tri_watch_verdict_of(net->watch, peer); /* known before it is lost */
+    return verdict == TRI_VERDICT_UNREACHABLE || verdict == TRI_VERDICT_DIED;
 }
 
 tri_watch *tri_net_watch(const tri_net *net)

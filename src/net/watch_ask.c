@@ -54,7 +54,7 @@ void tri_watch_tell(tri_watch *watch, tri_status cause, int origin, const char *
 
 tri_watch_state tri_watch_state_of(const tri_watch *watch, int peer)
 {
-    return (tri_watch_state)atomic_load_explicit(&watch->peers[peer].state, memory_order_relaxed);
+    return (tri_watch_state)atomic_load_explicit(&watch->peers[peer].state, memory_order_acquire);
 }
 
 tri_verdict tri_watch_verdict_of(const tri_watch *watch, int peer)

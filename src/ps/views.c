@@ -22,15 +22,16 @@ void tri_ps_address_key(int number, char key[TRI_PS_ADDRESS_KEY_NBYTES])
     snprintf(key, TRI_PS_ADDRESS_KEY_NBYTES, "ps/server/%d", number);
 }
 
-#define LIMIT_MS   2000
+#define LIMIT_MS   TRI_PS_VIEWS_MS
 #define CLAIM_BITS 40 /* below: codes of all servers that may claim */
 
-static tri_status claim_add(tri_store *store, uint64_t version, int64_t amount, int64_t *claims, int64_t *codes)
+static tri_status claim_add(tri_store *store, uint64_t version, int64_t amount, int64_t limit_ms, int64_t *claims,
+                            int64_t *codes)
 {
     char key[64];
     int64_t sum;
     snprintf(key, sizeof(key), "ps/claim/%llu", (unsigned long long)version);
-    TRI_TRY(tri_store_add(store, key, amount, &sum, tri_deadline_after_ms(LIMIT_MS)));
+    TRI_TRY(tri_store_add(store, key, amount, &sum, tri_deadline_after_ms(limit_ms)));
     *claims = sum >> CLAIM_BITS;
     *codes = sum & ((INT64_C(1) << CLAIM_BITS) - 1);
     return TRI_OK;
@@ -65,11 +66,11 @@ static tri_status view_put(tri_store *store, const ps_view *view)
     return status;
 }
 
-tri_status tri_ps_views_next(tri_store *store, ps_view *view, bool *found)
+tri_status tri_ps_views_next(tri_store *store, int64_t limit_ms, ps_view *view, bool *found)
 {
     int64_t claims, codes;
     ps_change change;
-    TRI_TRY(claim_add(store, view->version + 1, 0, &claims, &codes));
+    TRI_TRY(claim_add(store, view->version + 1, 0, limit_ms, &claims, &codes));
     *found = claims > 0;
     if (claims > 1)
         return view_fetch(store, view);
@@ -79,11 +80,11 @@ tri_status tri_ps_views_next(tri_store *store, ps_view *view, bool *found)
     return ps_view_change(view, &change, view);
 }
 
-tri_status tri_ps_views_look(tri_store *store, ps_view *view)
+tri_status tri_ps_views_look(tri_store *store, int64_t limit_ms, ps_view *view)
 {
     bool found = true;
     while (found)
-        TRI_TRY(tri_ps_views_next(store, view, &found));
+        TRI_TRY(tri_ps_views_next(store, limit_ms, view, &found));
     return TRI_OK;
 }
 
@@ -96,7 +97,7 @@ tri_status tri_ps_views_claim(tri_store *store, const ps_change *change, ps_view
         return TRI_ENOMEM;
     tri_status status = ps_view_change(view, change, next); /* before others hear of it: it can be */
     if (status == TRI_OK)
-        status = claim_add(store, view->version + 1, (INT64_C(1) << CLAIM_BITS) + code, &claims, &codes);
+        status = claim_add(store, view->version + 1, (INT64_C(1) << CLAIM_BITS) + code, LIMIT_MS, &claims, &codes);
     if (status == TRI_OK && claims > 2) {
         tri_free(next);
         return view_fetch(store, view);
@@ -172,23 +173,23 @@ tri_status tri_ps_views_era(tri_store *store, int64_t more, int64_t *era)
     return tri_store_add(store, "ps/era", more, era, tri_deadline_after_ms(LIMIT_MS));
 }
 
-static tri_status left_add(tri_store *store, int worker, int64_t amount, int64_t *count)
+static tri_status left_add(tri_store *store, int worker, int64_t amount, int64_t *count, int64_t limit_ms)
 {
     char key[64];
     snprintf(key, sizeof(key), "ps/left/%d", worker);
-    return tri_store_add(store, key, amount, count, tri_deadline_after_ms(LIMIT_MS));
+    return tri_store_add(store, key, amount, count, tri_deadline_after_ms(limit_ms));
 }
 
 tri_status tri_ps_views_left(tri_store *store, int worker)
 {
     int64_t count;
-    return left_add(store, worker, 1, &count);
+    return left_add(store, worker, 1, &count, LIMIT_MS);
 }
 
-tri_status tri_ps_views_has_left(tri_store *store, int worker, bool *has)
+tri_status tri_ps_views_has_left(tri_store *store, int worker, int64_t limit_ms, bool *has)
 {
     int64_t count;
-    TRI_TRY(left_add(store, worker, 0, &count));
+    TRI_TRY(left_add(store, worker, 0, &count, limit_ms));
     *has = count > 0;
     return TRI_OK;
 }
@@ -197,7 +198,7 @@ tri_status tri_ps_views_all_left(tri_store *store, int workers, bool *all)
 {
     int64_t count = 1;
     for (int w = 0; w < workers && count > 0; w++)
-        TRI_TRY(left_add(store, w, 0, &count));
+        TRI_TRY(left_add(store, w, 0, &count, LIMIT_MS));
     *all = count > 0;
     return TRI_OK;
 }

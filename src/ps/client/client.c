@@ -203,7 +203,7 @@ tri_status tri_ps_client_open(const tri_ps_client_setup *setup, tri_ps_client **
     if (status == TRI_OK && setup->hosts)
         ps_view_spread(&client->view, setup->hosts);
     if (status == TRI_OK && setup->store) /* one that was started again may find another */
-        status = tri_ps_views_look(setup->store, &client->view);
+        status = tri_ps_views_look(setup->store, TRI_PS_VIEWS_MS, &client->view);
     if (status == TRI_OK && setup->store)
         status = tri_ps_views_era(setup->store, 0, &client->era);
     if (status == TRI_OK)
@@ -289,7 +289,7 @@ static tri_status leader_look(tri_ps_client *client, bool *ends)
     bool done;
     *ends = true;
     if (tri_ps_views_era(client->setup.store, 0, &era) != TRI_OK ||
-        tri_ps_views_has_left(client->setup.store, 0, &done) != TRI_OK)
+        tri_ps_views_has_left(client->setup.store, 0, TRI_PS_VIEWS_MS, &done) != TRI_OK)
         return TRI_OK;
     tri_mutex_lock(&client->mutex);
     if (era > client->era && !done) {

@@ -22,6 +22,8 @@
 #define REDIAL_MOST_NS  TRI_NS_PER_S
 /* One try of the first time: to a host that answers slowly it is made again. */
 #define DIAL_FIRST_NS (2 * TRI_NS_PER_S)
+/* At the newest view: the thread waits, and asks again. */
+#define LOOK_MS 2000
 
 void tri_ps_link_lost(tri_ps_client *client, int server, const char *why)
 {
@@ -79,6 +81,28 @@ static tri_status address_find(tri_ps_client *client, int server, int64_t deadli
     return tri_store_wait(client->setup.store, key, out, &nbytes, deadline_ns);
 }
 
+/* The mutex is held. */
+static tri_status hello_say(const tri_ps_client *client, tri_connection *connection)
+{
+    ps_head head = {.kind = PS_HELLO, .request = PS_VERSION, .clock = client->setup.worker};
+    tri_message message = ps_head_write(&head);
+    return tri_connection_send(connection, (unsigned)INT32_MAX, &message, NULL, NULL, NULL);
+}
+
+/* Once more, to a server that is there again. The mutex is held. */
+static tri_status open_say(const tri_ps_client *client, tri_connection *connection)
+{
+    bool gives = client->refill || client->dense->consistency == PS_BSP || client->setup.ps->replicas > 1;
+    ps_head head = {.kind = PS_OPEN,
+                    .flags = gives ? PS_FLAG_STARTS : 0, /* else once the leader has given it values */
+                    .request = PS_AGAIN,
+                    .extra = (double)client->dense->dealt,
+                    .nbytes = client->dense->text.nbytes};
+    tri_message message = ps_head_write(&head);
+    return tri_connection_send(connection, (unsigned)INT32_MAX, &message, tri_string_text(&client->dense->text), NULL,
+                               NULL);
+}
+
 /* Dials, and says who we are; messages of the connection wait behind it. Once: not again where nobody listens. */
 static tri_status link_dial(tri_ps_client *client, int server, bool once, int64_t deadline_ns)
 {
@@ -89,25 +113,15 @@ static tri_status link_dial(tri_ps_client *client, int server, bool once, int64_
                              : tri_endpoint_dial(client->endpoint, address, deadline_ns, &connection);
     tri_free(address);
     TRI_TRY(status);
-    ps_head head = {.kind = PS_HELLO, .request = PS_VERSION, .clock = client->setup.worker};
-    tri_message message = ps_head_write(&head);
-    tri_mutex_lock(&client->mutex);
+    tri_mutex_lock(&client->mutex); /* the table may be opened or closed just now */
     client->links[server].connection = connection;
     client->links[server].cut = false;
     client->links[server].lost_ns = 0;
+    status = hello_say(client, connection);
+    if (status == TRI_OK && client->dense)
+        status = open_say(client, connection);
     tri_mutex_unlock(&client->mutex);
-    TRI_TRY(tri_connection_send(connection, (unsigned)INT32_MAX, &message, NULL, NULL, NULL));
-    if (!client->dense)
-        return TRI_OK;
-    bool gives = client->refill || client->dense->consistency == PS_BSP || client->setup.ps->replicas > 1;
-    head = (ps_head){.kind = PS_OPEN,
-                     .flags = gives ? PS_FLAG_STARTS : 0, /* else once the leader has given it values */
-                     .request = PS_AGAIN,
-                     .extra = (double)client->dense->dealt,
-                     .nbytes = client->dense->text.nbytes};
-    message = ps_head_write(&head);
-    return tri_connection_send(connection, (unsigned)INT32_MAX, &message, tri_string_text(&client->dense->text), NULL,
-                               NULL);
+    return status;
 }
 
 /* A slot may have gone away and come back between two views of this client: nobody else was sent what was refused. */
@@ -128,7 +142,7 @@ static void view_look(tri_ps_client *client)
     if (!newest)
         return;
     *newest = client->view;
-    tri_status status = tri_ps_views_look(client->setup.store, newest);
+    tri_status status = tri_ps_views_look(client->setup.store, LOOK_MS, newest);
     tri_mutex_lock(&client->mutex);
     client->look = status != TRI_OK;
     if (status == TRI_OK && newest->version > client->view.version) {
@@ -263,7 +277,7 @@ static tri_status link_open(tri_ps_client *client, int server, tri_wait *wait, i
         if (tri_wait_is_long(wait))
             tri_log(TRI_LOG_WARN, "waiting for rank %d of %d, a parameter server", client->setup.workers + server,
                     client->setup.workers + client->setup.servers);
-        TRI_TRY(tri_ps_views_look(client->setup.store, &client->view));
+        TRI_TRY(tri_ps_views_look(client->setup.store, TRI_PS_VIEWS_MS, &client->view));
         if (!ps_view_has(&client->view, server))
             return TRI_OK;
     }

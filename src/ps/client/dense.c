@@ -90,6 +90,9 @@ tri_status tri_ps_dense_open(tri_ps_client *client, const ps_spec *spec, bool st
     client->dense = status == TRI_OK ? dense : NULL;
     if (status == TRI_OK) /* views may have come while it was not there */
         tri_ps_dense_reown(dense);
+    for (int s = 0; s < client->setup.servers; s++) /* one that was lost since its answer has not heard of the table */
+        if (status == TRI_OK && ps_view_has(&client->view, s) && client->links[s].connection)
+            client->links[s].cut = client->links[s].cut || !client->links[s].opened;
     ps_dense_unlock(dense);
     if (status != TRI_OK) {
         tri_ps_dense_close(dense);

@@ -18,6 +18,13 @@ static bool values_are_awaited(const tri_ps_dense *dense, int server, const ps_h
     return dense->consistency != PS_BSP || !block->moves || head->clock == block->asked;
 }
 
+/* An array of the optimizer that was asked for twice comes twice, perhaps when the next one is awaited. */
+static bool state_is_awaited(const tri_ps_dense *dense, int server, const ps_head *head)
+{
+    const dense_block *block = &dense->blocks[head->block];
+    return dense->state && block->server == server && !block->stated && head->extra == dense->state_index;
+}
+
 /* Values come in ps.values' coding, to be read once they are whole. */
 static bool is_coded(const tri_ps_dense *dense, const ps_head *head)
 {
@@ -45,11 +52,12 @@ void *tri_ps_dense_place(tri_ps_dense *dense, int server, const ps_head *head, b
                head->nbytes != answer_nbytes(dense, head);
     if (*refused)
         return NULL;
-    if (head->kind == PS_STATE && dense->state)
-        return dense->state + spec->cuts[head->block].first;
-    if (head->kind != PS_VALUES || !values_are_awaited(dense, server, head))
+    if (!(head->kind == PS_STATE && state_is_awaited(dense, server, head)) &&
+        !(head->kind == PS_VALUES && values_are_awaited(dense, server, head)))
         return NULL;
     dense->blocks[head->block].filling = server;
+    if (head->kind == PS_STATE)
+        return dense->state + spec->cuts[head->block].first;
     return is_coded(dense, head) ? dense->blocks[head->block].encoded : dense->values + spec->cuts[head->block].first;
 }
 
@@ -113,6 +121,9 @@ void tri_ps_dense_take(tri_ps_dense *dense, int server, const ps_head *head, con
         squares_take(dense, block, head, body);
         break;
     case PS_STATE:
+        if (block->filling != server)
+            return;
+        block->filling = -1;
         block->stated = true;
         break;
     default:

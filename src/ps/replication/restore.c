@@ -17,15 +17,16 @@
 #include "ps/server/dense.h"
 #include "ps/views.h"
 
-#define LOOK_NS TRI_NS_PER_S
+#define LOOK_NS       TRI_NS_PER_S
+#define LOOK_LIMIT_MS 200 /* the workers wait meanwhile */
 
 /* A worker that left while this server was not there has recorded it in the store alone. */
-static tri_status left_look(tri_ps_server *server)
+static tri_status left_look(tri_ps_server *server, int64_t limit_ms)
 {
     for (int w = 0; w < server->setup.workers; w++) {
         bool left = server->left[w];
         if (!left)
-            TRI_TRY(tri_ps_views_has_left(server->setup.store, w, &left));
+            TRI_TRY(tri_ps_views_has_left(server->setup.store, w, limit_ms, &left));
         if (!left || server->left[w])
             continue;
         server->left[w] = true;
@@ -64,7 +65,7 @@ tri_status tri_ps_server_restore(tri_ps_server *server, bool all)
     int64_t era;
     server->restored = true;
     server->goes_back = all;
-    TRI_TRY(left_look(server));
+    TRI_TRY(left_look(server, TRI_PS_VIEWS_MS));
     if (all)
         TRI_TRY(all_are_there(server));
     if (all && had_left(server, 0))
@@ -87,7 +88,10 @@ tri_status tri_ps_restored_look(tri_ps_server *server)
     if (!server->restored || now_ns < server->look_ns)
         return TRI_OK;
     server->look_ns = now_ns + LOOK_NS;
-    TRI_TRY(left_look(server));
+    tri_status status = left_look(server, LOOK_LIMIT_MS);
+    if (status == TRI_ETIMEOUT) /* the store's host is busy: it is asked again */
+        return TRI_OK;
+    TRI_TRY(status);
     return server->goes_back ? all_are_there(server) : TRI_OK;
 }
 

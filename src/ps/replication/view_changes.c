@@ -144,7 +144,7 @@ static tri_status rejoin(tri_ps_server *server)
     int number = server->setup.number;
     bool joined = false;
     while (!joined) {
-        TRI_TRY(tri_ps_views_look(server->setup.store, &next));
+        TRI_TRY(tri_ps_views_look(server->setup.store, TRI_PS_VIEWS_MS, &next));
         bool is_dead_one = ps_view_has(&next, number); /* nobody has noticed yet */
         if (is_dead_one && next.server_count == 1) {
             server->view = next;
@@ -198,7 +198,7 @@ tri_status tri_ps_view_look(tri_ps_server *server)
     bool found = server->setup.store != NULL;
     uint64_t version = next.version;
     while (found) {
-        TRI_TRY(tri_ps_views_next(server->setup.store, &next, &found));
+        TRI_TRY(tri_ps_views_next(server->setup.store, TRI_PS_VIEWS_MS, &next, &found));
         if (found)
             TRI_TRY(view_step(server, &next));
     }

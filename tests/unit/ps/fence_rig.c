@@ -165,7 +165,7 @@ ps_view fence_view_now(const fence_scene *at)
 {
     ps_view view;
     OK(ps_view_first(at->servers, &view));
-    OK(tri_ps_views_look(at->store, &view));
+    OK(tri_ps_views_look(at->store, TRI_PS_VIEWS_MS, &view));
     return view;
 }
 

@@ -196,6 +196,46 @@ static void who_was_of_this_era_may_leave(void **state)
     rig_close(&at);
 }
 
+static tri_store_ops late_ops;
+static tri_status (*add_to_store)(tri_store *, const char *, int64_t, int64_t *, int64_t);
+static atomic_bool is_silent;
+static atomic_int unanswered;
+
+static tri_status late_add(tri_store *store, const char *key, int64_t amount, int64_t *after, int64_t deadline_ns)
+{
+    if (!atomic_load(&is_silent))
+        return add_to_store(store, key, amount, after, deadline_ns);
+    atomic_fetch_add(&unanswered, 1);
+    return tri_fail(TRI_ETIMEOUT, "store key %s: want an answer before the deadline, got none", key);
+}
+
+/* Whoever has it has no core for a while, or its host stands still. */
+static void a_store_that_is_silent_is_asked_again(void **state)
+{
+    static rig at;
+    (void)state;
+    rig_open(&at);
+    OK(tri_ps_server_restore(at.server, true));
+    late_ops = *at.store->ops;
+    add_to_store = late_ops.add;
+    late_ops.add = late_add;
+    at.store->ops = &late_ops;
+    rig_run(&at);
+    for (int w = 0; w < WORKERS; w++)
+        worker_join(&at, w);
+    atomic_store(&is_silent, true);
+    for (int64_t until_ns = tri_deadline_after_ms(LIMIT_MS); atomic_load(&unanswered) < 2 && tri_now_ns() < until_ns;)
+        tri_sleep_ns(TRI_NS_PER_MS);
+    assert_true(atomic_load(&unanswered) >= 2);
+    assert_false(atomic_load(&at.ended));
+    atomic_store(&is_silent, false);
+    for (int w = 0; w < WORKERS; w++)
+        worker_leave(&at, w);
+    assert_true(rig_ends(&at, LIMIT_MS));
+    assert_int_equal(at.status, TRI_OK);
+    rig_close(&at);
+}
+
 /* The leader leaves last, with all that is to be saved. */
 static void nobody_goes_back_where_the_leader_had_left(void **state)
 {
@@ -294,6 +334,7 @@ int main(void)
         cmocka_unit_test(who_had_left_cannot_go_back),
         cmocka_unit_test(who_is_found_to_have_left_ends_it),
         cmocka_unit_test(who_was_of_this_era_may_leave),
+        cmocka_unit_test(a_store_that_is_silent_is_asked_again),
         cmocka_unit_test(nobody_goes_back_where_the_leader_had_left),
         cmocka_unit_test(a_part_alone_goes_back_whoever_had_left),
         cmocka_unit_test(who_is_done_waits_for_the_leader),
