@@ -110,6 +110,7 @@ struct tri_ps_dense {
     float move_scale;
     bool of_all;           /* ssp: the pulls under way wait for all workers */
     bool exact;            /* they are of values that are not coded */
+    int64_t pull_number;   /* of the latest ones */
     int64_t encoded_clock; /* ssp: of the latest PS_CLOCK, -1: none */
     double *squares;       /* [block_count] */
     const float *given;    /* first values that are being given, by cut and array; NULL: none are */

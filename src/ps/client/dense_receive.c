@@ -7,15 +7,20 @@
 #include "ps/client/client_impl.h"
 #include "ps/tables/coding_dense.h"
 
-/* A server that was slow, or answers twice, may say what is not awaited any more. */
+/* A server that was slow, or answers twice, may say what is not awaited any more: values of the pull before, or coded
+ * ones where these were asked for as they are. */
 static bool values_are_awaited(const tri_ps_dense *dense, int server, const ps_head *head)
 {
     const dense_block *block = &dense->blocks[head->block];
     if (block->server != server || block->asked < 0)
         return false;
+    if (dense->coded && dense->exact && !(head->flags & PS_FLAG_EXACT))
+        return false;
+    if (dense->consistency != PS_BSP)
+        return head->extra == (double)dense->pull_number;
     if (dense->chosen && head->clock > block->asked) /* others have gone on without this worker */
         return true;
-    return dense->consistency != PS_BSP || !block->moves || head->clock == block->asked;
+    return !block->moves || head->clock == block->asked;
 }
 
 /* An array of the optimizer that was asked for twice comes twice, perhaps when the next one is awaited. */

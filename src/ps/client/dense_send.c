@@ -193,7 +193,8 @@ static void pull_queue(tri_ps_dense *dense, int b)
                     .flags = (uint16_t)((dense->of_all ? PS_FLAG_ALL : 0) | (dense->exact ? PS_FLAG_EXACT : 0)),
                     .clock = block->asked,
                     .table = dense->client->links[block->server].table,
-                    .block = (uint32_t)b};
+                    .block = (uint32_t)b,
+                    .extra = (double)dense->pull_number};
     tri_ps_queue(dense->client, block->server, 0, &head, NULL);
 }
 
@@ -202,6 +203,7 @@ static void blocks_pull(tri_ps_dense *dense, int64_t clock, bool of_all, bool ex
     ps_dense_lock(dense);
     dense->of_all = of_all;
     dense->exact = exact;
+    dense->pull_number++;
     for (int b = 0; b < dense->spec->cut_count; b++) {
         dense->blocks[b].asked = clock;
         pull_queue(dense, b);

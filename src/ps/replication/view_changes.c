@@ -40,7 +40,7 @@ static void slot_yield(tri_ps_server *server, int slot)
             memset(table->blocks[b].waits, 0, (size_t)table->spec.workers);
             for (int w = 0; w < table->spec.workers; w++)
                 if (table->pulls[w])
-                    table->pulls[w][b] = 0;
+                    table->pulls[w][b].how = 0;
         }
     }
 }

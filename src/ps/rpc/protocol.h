@@ -13,7 +13,7 @@
 #include "net/endpoint.h"
 #include "tensor/tree.h"
 
-#define PS_VERSION 9
+#define PS_VERSION 10
 /* The text of a table. */
 #define PS_TEXT_LIMIT_NBYTES ((size_t)64 << 20)
 /* A folder and what is saved there. */
@@ -44,8 +44,8 @@ typedef enum ps_kind {
     PS_CLOCK,      /* ssp, async: this worker has pushed all of step `clock` - 1; bsp with backup workers: the same, to
                       the server of the first block that moves -> PS_TAIL when it is known who counts; extra: the step
                       that comes next */
-    PS_PULL,       /* clock, block -> PS_VALUES once they are of that step (bsp), or allowed (ssp) */
-    PS_VALUES,     /* clock, block; body: values */
+    PS_PULL,       /* clock, block, extra: its number -> PS_VALUES once they are of that step (bsp), or allowed (ssp) */
+    PS_VALUES,     /* clock, block, extra: number of the pull (ssp, async); body: values */
     PS_PULL_STATE, /* block, extra: number of the optimizer's array -> PS_STATE */
     PS_STATE,
     PS_STATS, /* -> text for people; with PS_FLAG_TIME: -> clock: the server's, in ns; with PS_FLAG_EVENTS: extra:

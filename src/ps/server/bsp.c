@@ -78,7 +78,7 @@ static void block_try(tri_ps_server *server, ps_table *table, ps_block *block)
     ps_sum_reset(&block->sum);
     for (int w = 0; w < table->spec.workers; w++)
         if (block->waits[w] && server->workers[w])
-            tri_ps_values_answer(server->workers[w], table, block, block->waits[w] & PS_FLAG_EXACT, false);
+            tri_ps_values_answer(server->workers[w], table, block, block->waits[w] & PS_FLAG_EXACT, false, 0);
     memset(block->waits, 0, (size_t)table->spec.workers);
 }
 
@@ -97,7 +97,7 @@ static void wants(ps_client_connection *client, const ps_table *table, ps_block 
     if (head->clock < block->clock) {
         if (clips(table))
             squares_answer(client, table, block, head->clock);
-        tri_ps_values_answer(client, table, block, 0, false);
+        tri_ps_values_answer(client, table, block, 0, false, 0);
         return;
     }
     block->waits[client->number] = 1;
@@ -270,11 +270,11 @@ tri_status tri_ps_bsp_move(tri_ps_server *server, ps_table *table, const ps_head
 tri_status tri_ps_bsp_pull(ps_client_connection *client, const ps_table *table, ps_block *block, const ps_head *head)
 {
     if (!block->moves || head->clock == block->clock || (head->clock < block->clock && tri_ps_chooses(table))) {
-        tri_ps_values_answer(client, table, block, head->flags, false);
+        tri_ps_values_answer(client, table, block, head->flags, false, 0);
         return TRI_OK;
     }
     if (head->clock == block->clock - 1 && block->previous) {
-        tri_ps_values_answer(client, table, block, head->flags, true);
+        tri_ps_values_answer(client, table, block, head->flags, true, 0);
         return TRI_OK;
     }
     if (head->clock != block->clock + 1)

@@ -138,7 +138,7 @@ tri_status tri_ps_table_init(const tri_ps_server *server, ps_table *table)
     table->tail_waits = tri_alloc_zero(workers, 1);
     table->clocks = tri_alloc_zero(workers, sizeof(int64_t));
     table->went_on = tri_alloc_zero(workers, sizeof(int64_t));
-    table->pulls = tri_alloc_zero(workers, sizeof(uint8_t *));
+    table->pulls = tri_alloc_zero(workers, sizeof(ps_pull *));
     table->squares = tri_alloc_zero((size_t)spec->params.block_count + 1, sizeof(double));
     table->left_out = tri_alloc_zero(workers, sizeof(uint64_t));
     table->dealt = tri_alloc_zero(workers, sizeof(int64_t));
@@ -227,7 +227,7 @@ int64_t tri_ps_table_clock(const tri_ps_server *server, const ps_table *table, i
 }
 
 void tri_ps_values_answer(ps_client_connection *client, const ps_table *table, ps_block *block, uint16_t how,
-                          bool previous)
+                          bool previous, double number)
 {
     const ps_cut *cut = cut_of(table, block);
     bool bsp = table->consistency == PS_BSP;
@@ -238,7 +238,8 @@ void tri_ps_values_answer(ps_client_connection *client, const ps_table *table, p
                     .nbytes = coded ? tri_ps_values_nbytes(&table->spec, cut) : (size_t)cut->count * sizeof(float),
                     .clock = block->clock - (previous ? 1 : 0),
                     .table = (uint32_t)table->number,
-                    .block = (uint32_t)(block - table->blocks)};
+                    .block = (uint32_t)(block - table->blocks),
+                    .extra = number};
     if (coded && lasts && !previous) {
         if (block->encoded_clock != block->clock)
             tri_ps_values_write(&table->spec, cut, block->values, block->encoded);

@@ -24,9 +24,9 @@ tri_status tri_ps_table_given(const tri_ps_server *server, const ps_table *table
 tri_status tri_ps_block_serves(const ps_client_connection *client, const ps_table *table, const ps_block *block);
 /* The step that a worker begins with; with bsp the earliest that some block here has yet to take. */
 int64_t tri_ps_table_clock(const tri_ps_server *server, const ps_table *table, int worker);
-/* how: PS_FLAG_EXACT. previous: those of the step before. */
+/* how: PS_FLAG_EXACT. previous: those of the step before. number: of the pull (ssp, async). */
 void tri_ps_values_answer(ps_client_connection *client, const ps_table *table, ps_block *block, uint16_t how,
-                          bool previous);
+                          bool previous, double number);
 /* What came of a push, as elements; those of ties behind the block's own. */
 void tri_ps_gradients_decode(const ps_table *table, const ps_block *block, const void *body, float *sums);
 /* Adds gradients of ties, which follow the block's own, to those. */

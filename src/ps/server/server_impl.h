@@ -58,6 +58,12 @@ typedef struct ps_block {
     float **seen;             /* with delay compensation: [workers] values that each pulled last, or NULL */
 } ps_block;
 
+/* A pull that waits (ssp, async). */
+typedef struct ps_pull {
+    uint8_t how; /* flags of it; 0: none waits */
+    double number;
+} ps_pull;
+
 typedef struct ps_table {
     ps_spec spec;
     uint64_t text_hash;
@@ -86,7 +92,7 @@ typedef struct ps_table {
     int64_t *dealt;     /* [workers] with ps.schedule dynamic: number of the part that each has under way, -1: none */
     int64_t next_deal;  /* of the next part */
     uint64_t ahead[64]; /* how often a worker continued [i] steps ahead of the slowest (63: or more) */
-    uint8_t **pulls;    /* [workers] blocks that each waits for, NULL: none */
+    ps_pull **pulls;    /* [workers] blocks that each waits for, NULL: none */
 } ps_table;
 
 /* Memory of an answer that was sent, for the next one. */

@@ -85,7 +85,7 @@ static void going_on_count(ps_table *table, int worker)
 }
 
 /* Values for a worker; what it sees is kept where its gradients will be compensated. */
-static tri_status values_give(ps_client_connection *client, ps_table *table, ps_block *block, unsigned how)
+static tri_status values_give(ps_client_connection *client, ps_table *table, ps_block *block, ps_pull pull)
 {
     going_on_count(table, client->number);
     int64_t count = table->spec.cuts[block - table->blocks].count;
@@ -96,19 +96,18 @@ static tri_status values_give(ps_client_connection *client, ps_table *table, ps_
     }
     if (block->seen)
         memcpy(block->seen[client->number], block->values, (size_t)count * sizeof(float));
-    tri_ps_values_answer(client, table, block, how & PS_FLAG_EXACT, false);
+    tri_ps_values_answer(client, table, block, pull.how & PS_FLAG_EXACT, false, pull.number);
     return TRI_OK;
 }
 
 static tri_status pulls_answer(ps_client_connection *client, ps_table *table, int worker)
 {
     for (int b = 0; b < table->spec.cut_count; b++) {
-        uint8_t *waits = &table->pulls[worker][b];
-        if (*waits == 0 || !may_go_on(table, table->clocks[worker], (*waits & PS_FLAG_ALL) != 0))
+        ps_pull *waits = &table->pulls[worker][b], pull = *waits;
+        if (pull.how == 0 || !may_go_on(table, table->clocks[worker], (pull.how & PS_FLAG_ALL) != 0))
             continue;
-        unsigned how = *waits;
-        *waits = 0;
-        TRI_TRY(values_give(client, table, &table->blocks[b], how));
+        waits->how = 0;
+        TRI_TRY(values_give(client, table, &table->blocks[b], pull));
     }
     return TRI_OK;
 }
@@ -158,13 +157,13 @@ tri_status tri_ps_ssp_pull(ps_client_connection *client, ps_table *table, ps_blo
 {
     bool of_all = head->flags & PS_FLAG_ALL;
     if (may_go_on(table, head->clock, of_all))
-        return values_give(client, table, block, head->flags);
-    uint8_t **pulls = &table->pulls[client->number];
+        return values_give(client, table, block, (ps_pull){(uint8_t)(head->flags & WAITS_FLAGS), head->extra});
+    ps_pull **pulls = &table->pulls[client->number];
     if (!*pulls)
-        *pulls = tri_alloc_zero((size_t)table->spec.cut_count, 1);
+        *pulls = tri_alloc_zero((size_t)table->spec.cut_count, sizeof(**pulls));
     if (!*pulls)
         return TRI_ENOMEM;
-    (*pulls)[head->block] = (uint8_t)(WAITS | (head->flags & WAITS_FLAGS));
+    (*pulls)[head->block] = (ps_pull){(uint8_t)(WAITS | (head->flags & WAITS_FLAGS)), head->extra};
     return TRI_OK;
 }
 

@@ -18,7 +18,7 @@ typedef struct rig {
     ps_spec spec;
     tri_ps_client client;
     tri_ps_dense dense;
-    float arrays[2][COUNT]; /* where answers shall be */
+    float arrays[2][COUNT], values[COUNT]; /* where answers shall be */
 } rig;
 
 static void rig_open(rig *at)
@@ -31,7 +31,7 @@ static void rig_open(rig *at)
     at->params = (tri_params){.entries = &at->entry, .entry_count = 1, .count = COUNT, .block_count = blocks};
     OK(tri_ps_spec_of(&at->params, &at->ps, &at->optim, SERVERS, 2, 100, &at->spec));
     at->client.setup.servers = SERVERS;
-    at->dense = (tri_ps_dense){.client = &at->client, .spec = &at->spec};
+    at->dense = (tri_ps_dense){.client = &at->client, .spec = &at->spec, .values = at->values};
     at->dense.blocks = tri_alloc_zero((size_t)at->spec.cut_count, sizeof(dense_block));
     assert_non_null(at->dense.blocks);
     for (int b = 0; b < at->spec.cut_count; b++)
@@ -53,16 +53,20 @@ static void ask(rig *at, int index)
         at->dense.blocks[b].stated = false;
 }
 
-/* Where the body of an answer about block 0 goes, which has come whole then. */
-static const float *answer(rig *at, int server, int index)
+/* Where the body of a message about block 0 goes, which has come whole then. */
+static const float *message(rig *at, int server, ps_head head)
 {
     bool refused = false;
-    ps_head head = {
-        .kind = PS_STATE, .nbytes = (uint64_t)at->spec.cuts[0].count * sizeof(float), .block = 0, .extra = index};
+    head.nbytes = (uint64_t)at->spec.cuts[0].count * sizeof(float);
     const float *place = tri_ps_dense_place(&at->dense, server, &head, &refused);
     assert_false(refused);
     tri_ps_dense_take(&at->dense, server, &head, place);
     return place;
+}
+
+static const float *answer(rig *at, int server, int index)
+{
+    return message(at, server, (ps_head){.kind = PS_STATE, .extra = index});
 }
 
 static void an_array_that_comes_twice_is_not_the_next_one(void **state)
@@ -103,11 +107,31 @@ static void an_array_that_came_in_part_has_not_come(void **state)
     rig_close(&at);
 }
 
+/* Without steps that are the same for all, values are those of a pull. */
+static void values_of_the_pull_before_are_not_those_of_this_one(void **state)
+{
+    static rig at;
+    (void)state;
+    rig_open(&at);
+    at.dense.consistency = PS_SSP;
+    at.dense.pull_number = 2;
+    at.dense.blocks[0].asked = 5;
+    ps_head head = {.kind = PS_VALUES, .flags = PS_FLAG_EXACT, .clock = 5, .extra = 1};
+    assert_null(message(&at, 0, head));
+    assert_int_equal(at.dense.blocks[0].asked, 5);
+    head.extra = 2;
+    assert_ptr_equal(message(&at, 0, head), at.values + at.spec.cuts[0].first);
+    assert_int_equal(at.dense.blocks[0].asked, -1);
+    assert_null(message(&at, 0, head)); /* once more */
+    rig_close(&at);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_array_that_comes_twice_is_not_the_next_one),
         cmocka_unit_test(an_array_that_came_in_part_has_not_come),
+        cmocka_unit_test(values_of_the_pull_before_are_not_those_of_this_one),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
