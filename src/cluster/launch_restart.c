@@ -136,8 +136,9 @@ bool tri_launch_login_again(launch *job, launch_rank *rank)
     rank->starts--; /* the same start */
     rank->lost.unstarted = true;
     retry_plan(&rank->lost);
+    rank->lost.retry_ns += rank->rank % 16 * (FIRST_NS / 16); /* not all of a host at once */
     if (job->start.journal)
-        tri_launch_process_lost(job->start.journal, rank);
+        (void)tri_launch_process_note(job->start.journal, rank);
     return true;
 }
 

@@ -582,12 +582,14 @@ static tri_status closed_wait(tri_members *members, int64_t number, int64_t prog
                               int64_t deadline_ns)
 {
     const int64_t limit_ns = deadline_ns - tri_now_ns();
-    bool yes;
+    bool yes = false;
     tri_status status = TRI_ETIMEOUT;
 
     while (status == TRI_ETIMEOUT) {
-        if (members->waits) /* a spare: as long as the others need nobody */
+        if (members->waits && members->rank < 0 && !yes) { /* a spare: as long as the others need nobody */
             deadline_ns = tri_now_ns() + limit_ns;
+            few_ns = tri_now_ns() + members->setup.wait_ns;
+        }
         if (tri_now_ns() > deadline_ns)
             return tri_fail(TRI_ETIMEOUT, "generation %" PRId64 ": want it closed in time, and it is not", number);
         status = look(members, number, tri_now_ns());
@@ -626,6 +628,10 @@ tri_status tri_members_next(tri_members *members, int64_t progress, tri_members_
     members->lost = lost;
     members->lost_arg = arg;
     do {
+        if (members->waits) { /* a spare, whom the generation that has come did not need */
+            deadline_ns = tri_now_ns() + limit_ns;
+            few_ns = tri_now_ns() + members->setup.wait_ns;
+        }
         if (members->rank < 0)
             TRI_TRY(newest_find(members, deadline_ns));
         TRI_TRY(tri_members_spec_agree(members, deadline_ns));

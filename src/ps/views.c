@@ -42,12 +42,12 @@ static void view_key(uint64_t version, char key[64])
     snprintf(key, 64, "ps/view/%llu", (unsigned long long)version);
 }
 
-static tri_status view_fetch(tri_store *store, ps_view *view)
+static tri_status view_fetch(tri_store *store, int64_t limit_ms, ps_view *view)
 {
     char key[64], *bytes;
     size_t nbytes;
     view_key(view->version + 1, key);
-    TRI_TRY_IN(tri_store_wait(store, key, &bytes, &nbytes, tri_deadline_after_ms(LIMIT_MS)),
+    TRI_TRY_IN(tri_store_wait(store, key, &bytes, &nbytes, tri_deadline_after_ms(limit_ms)),
                "while waiting for who serves what");
     tri_status status = ps_view_read(bytes, nbytes, view);
     tri_free(bytes);
@@ -73,7 +73,7 @@ tri_status tri_ps_views_next(tri_store *store, int64_t limit_ms, ps_view *view, 
     TRI_TRY(claim_add(store, view->version + 1, 0, limit_ms, &claims, &codes));
     *found = claims > 0;
     if (claims > 1)
-        return view_fetch(store, view);
+        return view_fetch(store, limit_ms, view);
     if (claims == 0)
         return TRI_OK;
     TRI_TRY(ps_change_read(codes, &change));
@@ -100,7 +100,7 @@ tri_status tri_ps_views_claim(tri_store *store, const ps_change *change, ps_view
         status = claim_add(store, view->version + 1, (INT64_C(1) << CLAIM_BITS) + code, LIMIT_MS, &claims, &codes);
     if (status == TRI_OK && claims > 2) {
         tri_free(next);
-        return view_fetch(store, view);
+        return view_fetch(store, LIMIT_MS, view);
     }
     if (status == TRI_OK && claims == 2) {
         status = ps_change_read(codes - code, &first);

@@ -263,70 +263,77 @@ static void nobody_waits_for_others_with_a_configuration_that_cannot_be(void **s
     }
 }
 
-/* --- a spare --- */
+/* --- spares --- */
 
-typedef struct spare_run {
+typedef struct spare {
     tri_store *store;
+    const char *id;
     tri_status found;
     int64_t generation, waited_ns;
     int rank;
-} spare_run;
+} spare;
 
 #define SPARE_LIMIT_NS (100 * TRI_NS_PER_S)
 #define SPARE_WAIT_NS  (4 * SPARE_LIMIT_NS)
 
-static tri_members_setup spare_setup(const spare_run *both, const char *id)
+static tri_members_setup spare_setup(tri_store *store, const char *id)
 {
-    return (tri_members_setup){.store = both->store,
-                               .id = id,
-                               .host = "here",
-                               .initial_members = 1,
-                               .least = 1,
-                               .most = 1,
-                               .wait_ns = TRI_NS_PER_S};
+    return (tri_members_setup){
+        .store = store, .id = id, .host = "here", .initial_members = 1, .least = 1, .most = 1, .wait_ns = TRI_NS_PER_S};
 }
 
 static void spare_wait(void *arg)
 {
-    spare_run *both = arg;
+    spare *own = arg;
     tri_members *members;
-    tri_members_setup setup = spare_setup(both, "1.0");
+    tri_members_setup setup = spare_setup(own->store, own->id);
     assert_int_equal(tri_members_open(&setup, &members), TRI_OK);
-    both->waited_ns = -tri_now_ns();
-    both->found = tri_members_next(members, -1, NULL, NULL, tri_now_ns() + SPARE_LIMIT_NS);
-    both->waited_ns += tri_now_ns();
-    both->generation = tri_members_now(members)->number;
-    both->rank = tri_members_rank(members);
+    own->waited_ns = -tri_now_ns();
+    own->found = tri_members_next(members, -1, NULL, NULL, tri_now_ns() + SPARE_LIMIT_NS);
+    own->waited_ns += tri_now_ns();
+    own->generation = tri_members_now(members)->number;
+    own->rank = tri_members_rank(members);
     tri_members_close(members);
 }
 
-static void member_work_and_die(int index, void *arg)
+/* One works, and dies after a long time; the first spare that takes its place does the same. */
+static void work_and_die(int index, void *arg)
 {
-    spare_run *both = arg;
+    spare *spares = arg;
     tri_members *members;
-    tri_thread *thread;
-    tri_members_setup setup = spare_setup(both, "0.0");
+    tri_thread *threads[2];
+    tri_store *store = spares[0].store;
+    tri_members_setup setup = spare_setup(store, "0.0");
     (void)index;
     assert_int_equal(tri_members_open(&setup, &members), TRI_OK);
     assert_int_equal(tri_members_next(members, 0, NULL, NULL, tri_now_ns() + SPARE_LIMIT_NS), TRI_OK);
-    assert_int_equal(tri_thread_start(&thread, "spare", spare_wait, both), TRI_OK);
-    tri_sleep_ns(SPARE_WAIT_NS);
-    assert_int_equal(tri_members_mark_dead(both->store, "0.0", tri_now_ns() + TRI_NS_PER_S), TRI_OK);
-    tri_thread_join(thread);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(tri_thread_start(&threads[i], "spare", spare_wait, &spares[i]), TRI_OK);
+        tri_sleep_ns(TRI_NS_PER_S);
+    }
+    for (int i = 0; i < 2; i++) {
+        tri_sleep_ns(SPARE_WAIT_NS);
+        assert_int_equal(tri_members_mark_dead(store, i == 0 ? "0.0" : spares[0].id, tri_now_ns() + TRI_NS_PER_S),
+                         TRI_OK);
+        tri_thread_join(threads[i]);
+    }
     tri_members_close(members);
 }
 
-static void a_spare_waits_longer_than_a_generation_may_take(void **state)
+static void spares_wait_longer_than_a_generation_may_take(void **state)
 {
-    spare_run both = {.rank = -1};
+    spare spares[2] = {{.id = "1.0", .rank = -1}, {.id = "2.0", .rank = -1}};
     (void)state;
-    assert_int_equal(tri_store_memory(&both.store), TRI_OK);
-    assert_int_equal(tri_sim_run(&(tri_sim_config){.seed = 1}, 1, member_work_and_die, &both), TRI_OK);
-    tri_store_close(both.store);
-    assert_int_equal(both.found, TRI_OK);
-    assert_int_equal(both.generation, 2);
-    assert_int_equal(both.rank, 0);
-    assert_true(both.waited_ns >= SPARE_WAIT_NS);
+    assert_int_equal(tri_store_memory(&spares[0].store), TRI_OK);
+    spares[1].store = spares[0].store;
+    assert_int_equal(tri_sim_run(&(tri_sim_config){.seed = 1}, 1, work_and_die, spares), TRI_OK);
+    tri_store_close(spares[0].store);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(spares[i].found, TRI_OK);
+        assert_int_equal(spares[i].generation, 2 + i);
+        assert_int_equal(spares[i].rank, 0);
+        assert_true(spares[i].waited_ns >= (1 + i) * SPARE_WAIT_NS);
+    }
 }
 
 int main(void)
@@ -342,7 +349,7 @@ int main(void)
         cmocka_unit_test(a_newcomer_that_does_not_fit_refuses_itself),
         cmocka_unit_test(members_refuse_a_newcomer_that_has_not_compared),
         cmocka_unit_test(nobody_waits_for_others_with_a_configuration_that_cannot_be),
-        cmocka_unit_test(a_spare_waits_longer_than_a_generation_may_take),
+        cmocka_unit_test(spares_wait_longer_than_a_generation_may_take),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
