@@ -267,10 +267,11 @@ class Storage(unittest.TestCase):
         places = [{"RANK": str(rank), "WORLD_SIZE": str(hosts), "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1"}
                   for rank in range(hosts)] if hosts > 1 else [{}]
         port = str(free_port())
-        for rank, place in enumerate(places):
-            environment = self.environment(proxy.url, cache=f"cache-{name}-{kill_at}-{rank // 2}", **place, MASTER_PORT=port)
-            processes.append(subprocess.Popen([TRIREME, "train", "c.yaml", "--out", url, *more], cwd=self.folder, env=environment,
-                                              stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
+        with open(self.folder / "said", "w") as said:
+            for rank, place in enumerate(places):
+                environment = self.environment(proxy.url, cache=f"cache-{name}-{kill_at}-{rank // 2}", **place, MASTER_PORT=port)
+                processes.append(subprocess.Popen([TRIREME, "train", "c.yaml", "--out", url, *more], cwd=self.folder, env=environment,
+                                                  stdout=said, stderr=said))
         return all([process.wait() == 0 for process in processes]), acknowledged, writes[0]
 
     def kill_at_requests(self, first, writes, wanted, name, *run):
@@ -306,7 +307,7 @@ class Storage(unittest.TestCase):
                             ("zero3", {f"{file}.safetensors.piece-{rank}" for rank in range(3) for file in ("model", "optimizer")})):
             run = (3, (*words, f"parallel.sync={sync}"))
             ended, kept, writes = self.acknowledged_run(0, sync, *run)
-            self.assertEqual((ended, kept), (True, {12, 17}))
+            self.assertEqual((ended, kept), (True, {12, 17}), (self.folder / "said").read_text())
             names = os.listdir(self.server.folder / "bucket" / f"{sync}-0" / "run" / "checkpoints" / "step-00000017")
             self.assertEqual(sorted(re.sub("-[0-9a-f]{16}$", "", name) for name in names), sorted({"manifest.json", "pieces", *files}))
             code, out = self.run_program("ckpt", "verify", f"s3://bucket/{sync}-0/run", cache="elsewhere")
