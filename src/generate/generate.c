@@ -125,9 +125,12 @@ static tri_status begin_push(tri_generator *g, tri_ids *ids)
 static tri_status prompt_encode(tri_generator *g, const tri_generate_request *request, tri_ids *ids)
 {
     ids->count = 0;
-    TRI_TRY_IN(tri_encode(g->encoder, request->prompt, request->prompt_nbytes, TRI_ENCODE_WHOLE, ids), "the prompt");
-    /* An end that the template puts behind a text would end this one. */
-    if (ids->count > 1 && tri_tokenizer_is_end(g->tokenizer, ids->items[ids->count - 1]) && request->prompt_nbytes > 0)
+    TRI_TRY_IN(tri_encode(g->encoder, request->prompt, request->prompt_nbytes, TRI_ENCODE_BEGIN, ids), "the prompt");
+    const size_t own = ids->count;
+    TRI_TRY(tri_encode(g->encoder, "", 0, TRI_ENCODE_END | TRI_ENCODE_RESUME, ids));
+    /* An end that the template puts behind a text would end this one; one of the prompt itself is its own. */
+    if (ids->count > own && ids->count > 1 && tri_tokenizer_is_end(g->tokenizer, ids->items[ids->count - 1]) &&
+        request->prompt_nbytes > 0)
         ids->count--;
     if (ids->count == 0)
         TRI_TRY(begin_push(g, ids));

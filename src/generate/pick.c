@@ -94,7 +94,7 @@ static int64_t candidates_find(candidate *items, const float *logits, int64_t wo
         }
     }
     *all = sum;
-    if (rule->top_p >= 1)
+    if (rule->top_p >= 1 || rule->top_k > 0) /* top_p counts what top_k leaves */
         return count;
     const double least = (1 - rule->top_p) * sum / (double)words;
     int64_t kept = 0;
@@ -127,10 +127,12 @@ int32_t tri_pick(tri_picker *picker, float *logits, int64_t words, const tri_pic
     candidate *items = picker->items;
     double all, sum = 0;
     int64_t kept = candidates_find(items, logits, words, (double)logits[best], rule, &all), left = 0;
+    if (kept == 0) /* Inf among the logits */
+        return best;
     const bool cuts = (rule->top_k > 0 && rule->top_k < kept) || rule->top_p < 1;
     if (cuts)
         qsort(items, (size_t)kept, sizeof(*items), by_weight);
-    if (rule->top_k > 0 && rule->top_k < kept) { /* what top_p counts is what top_k leaves */
+    if (rule->top_k > 0 && rule->top_k < kept) {
         kept = rule->top_k;
         all = 0;
         for (int64_t i = 0; i < kept; i++)

@@ -130,13 +130,17 @@ static tri_status set_new(tri_hf_config *config, const char *key, json_t *value)
     return TRI_OK;
 }
 
+static bool is_same(const json_t *before, const json_t *value)
+{
+    return json_is_number(before) && json_is_number(value) ? json_number_value(before) == json_number_value(value)
+                                                           : json_equal(before, value);
+}
+
 /* Only what says something else than the file does: a value that stays keeps its spelling. */
 static tri_status set_field(tri_hf_config *config, const tri_family_field *field, json_t *value)
 {
     const json_t *before = json_object_get(config->root, field->name);
-    bool same = json_is_number(before) && json_is_number(value) ? json_number_value(before) == json_number_value(value)
-                                                                : json_equal(before, value);
-    if (value != NULL && before != NULL && same) {
+    if (value != NULL && before != NULL && is_same(before, value)) {
         json_decref(value);
         return TRI_OK;
     }
@@ -145,17 +149,66 @@ static tri_status set_field(tri_hf_config *config, const tri_family_field *field
     return set_new(config, field->name, value);
 }
 
+static bool is_same_map(const json_t *before, const json_t *map)
+{
+    const char *key;
+    json_t *value;
+    bool same = json_object_size(before) == json_object_size(map);
+    json_object_foreach((json_t *)(uintptr_t)map, key, value) same =
+        same && is_same(json_object_get(before, key), value);
+    return same;
+}
+
+/* No scaling, as `model:` says it. */
+static bool is_none(const tri_yaml *given)
+{
+    return given->kind == TRI_YAML_SCALAR && (!given->text[0] || strcmp(given->text, "null") == 0);
+}
+
+/* rope_parameters as rope_theta and rope_scaling of `model:` have it; what neither says stays. */
+static tri_status rope_update(tri_hf_config *config, const tri_yaml *theta, const tri_yaml *scaling)
+{
+    const json_t *before = json_object_get(config->root, "rope_parameters"),
+                 *base = json_object_get(before, "rope_theta");
+    json_t *rope = NULL;
+    if (scaling != NULL && scaling->kind == TRI_YAML_MAP)
+        rope = value_from_map(scaling);
+    else if (scaling != NULL && is_none(scaling))
+        rope = json_pack("{ss}", "rope_type", "default");
+    else
+        rope = json_copy((json_t *)(uintptr_t)before);
+    json_t *value = theta != NULL ? json_real(strtod(theta->text, NULL)) : json_incref((json_t *)(uintptr_t)base);
+    if (rope == NULL || (value != NULL && json_object_set_new(rope, "rope_theta", value) != 0)) {
+        json_decref(rope);
+        return tri_fail(TRI_ENOMEM, "%s: no memory for rope_parameters", config->origin);
+    }
+    if (is_same_map(before, rope)) {
+        json_decref(rope);
+        return TRI_OK;
+    }
+    tri_free(config->text);
+    config->text = NULL;
+    return set_new(config, "rope_parameters", rope);
+}
+
 tri_status tri_hf_config_update(tri_hf_config *config, const tri_yaml *model, const tri_hf_facts *facts)
 {
+    const bool newer = json_is_object(json_object_get(config->root, "rope_parameters"));
+    if (newer)
+        TRI_TRY(rope_update(config, tri_yaml_find(model, "rope_theta"), tri_yaml_find(model, "rope_scaling")));
     for (int i = 0; i < config->family->field_count; i++) {
         const tri_family_field *field = &config->family->fields[i];
         const tri_yaml *given = tri_yaml_find(model, field->name);
+        const bool of_rope = field->type == TRI_FIELD_ROPE || strcmp(field->name, "rope_theta") == 0;
         int64_t fact = facts->numbers[field->role];
+        if (newer && of_rope && json_object_get(config->root, field->name) == NULL)
+            continue; /* it is in rope_parameters alone */
         if (given == NULL && fact > 0)
             TRI_TRY(set_field(config, field, json_integer(fact)));
-        else if (given != NULL && given->kind == TRI_YAML_MAP &&
-                 json_object_get(config->root, "rope_parameters") == NULL)
+        else if (given != NULL && given->kind == TRI_YAML_MAP)
             TRI_TRY(set_field(config, field, value_from_map(given)));
+        else if (given != NULL && field->type == TRI_FIELD_ROPE && is_none(given))
+            TRI_TRY(set_field(config, field, json_null()));
         else if (given != NULL && given->kind == TRI_YAML_SCALAR && field->use == TRI_FIELD_USED)
             TRI_TRY(set_field(config, field, value_from_text(field, given->text)));
     }

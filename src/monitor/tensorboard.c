@@ -29,7 +29,7 @@ static const group_row groups[] = {
     {"sent_bytes", "rate"},      {"data", "time"},         {"forward", "time"},
     {"backward", "time"},        {"comm", "time"},         {"optimizer", "time"},
     {"other", "time"},           {"test_loss", "test"},    {"test_accuracy", "test"},
-    {"test_perplexity", "test"},
+    {"test_perplexity", "test"}, {"test_mae", "test"},     {"test_r2", "test"},
 };
 
 const char *const tri_tensorboard_metrics[] = {"train/loss", "test/test_loss", "test/test_accuracy",
@@ -76,12 +76,13 @@ static void line_write(tri_tensorboard *board, json_t *line, int64_t step)
     const char *key;
     json_t *value;
     char tag[128];
+    const bool event = json_object_get(line, "event") != NULL;
     json_object_foreach(line, key, value)
     {
         snprintf(tag, sizeof(tag), "%s/%.100s", group_of(key), key);
         if (strcmp(key, "step") == 0)
             continue;
-        if (json_is_number(value) || json_is_boolean(value))
+        if ((json_is_number(value) || json_is_boolean(value)) && !event) /* those of events are in their texts */
             tri_summary_scalar(&board->body, tag, json_is_true(value) ? 1 : json_number_value(value));
         else if (json_is_string(value))
             text_put(&board->body, key, line);

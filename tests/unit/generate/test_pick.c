@@ -68,6 +68,33 @@ static void top_k_and_top_p_leave_the_likeliest(void **state)
     assert_true(part[1] > 0.9999);
 }
 
+/* Most of the mass is in a tail of which top_k leaves nothing. */
+static void top_p_counts_what_top_k_leaves(void **state)
+{
+    enum { MANY = 1000 };
+    static float logits[MANY], given[MANY];
+    tri_picker *picker;
+    (void)state;
+    for (int i = 0; i < MANY; i++)
+        given[i] = logf(i == 3 ? 0.4f : i == 7 ? 0.12f : 0.48f / (MANY - 2));
+    OK(tri_picker_create(MANY, &picker));
+    for (int k = 2; k <= 5; k += 3)
+        for (int64_t i = 0; i < 200; i++) {
+            const tri_pick_rule rule = {.temperature = 1, .top_k = k, .top_p = 0.5, .repeat = 1, .seed = 1};
+            memcpy(logits, given, sizeof(given));
+            assert_int_equal(tri_pick(picker, logits, MANY, &rule, NULL, i), 3);
+        }
+    tri_picker_destroy(picker);
+}
+
+static void a_logit_without_bounds_is_the_greatest(void **state)
+{
+    const tri_pick_rule rule = {.temperature = 1, .top_p = 0.9, .repeat = 1};
+    static const float infinite[WORDS] = {0.0f, 2.0f, INFINITY, 2.0f, -1.0f, 0.5f};
+    (void)state;
+    assert_int_equal(pick(infinite, rule, NULL, 0), 2);
+}
+
 static void a_draw_depends_on_seed_and_place_alone(void **state)
 {
     (void)state;
@@ -101,6 +128,8 @@ int main(void)
         cmocka_unit_test(the_likeliest_of_equals_is_the_first),
         cmocka_unit_test(draws_follow_the_softmax),
         cmocka_unit_test(top_k_and_top_p_leave_the_likeliest),
+        cmocka_unit_test(top_p_counts_what_top_k_leaves),
+        cmocka_unit_test(a_logit_without_bounds_is_the_greatest),
         cmocka_unit_test(a_draw_depends_on_seed_and_place_alone),
         cmocka_unit_test(repeated_tokens_become_less_likely_once),
     };

@@ -137,6 +137,41 @@ static void fields_that_come_back_unchanged_keep_their_spelling(void **state)
     tri_string_fini(&text);
 }
 
+/* Newer files have it in rope_parameters, where both readers look. */
+static void other_angles_are_written_where_they_are_read(void **state)
+{
+    (void)state;
+    static const char newer[] = "\"rope_parameters\":{\"rope_theta\":500000.0,\"rope_type\":\"llama3\",\"factor\":8.0}";
+    static const char older[] = "\"rope_scaling\":{\"rope_type\":\"llama3\",\"factor\":8.0}";
+    static const struct {
+        const char *file, *model, *wants, *other;
+    } cases[] = {
+        {newer, "rope_theta: 10000, rope_scaling: {rope_type: llama3, factor: 16}", "\"factor\": 16", "rope_scaling"},
+        {newer, "rope_theta: 10000", "\"rope_theta\": 10000.0", "500000"},
+        {newer, "rope_scaling: null", "\"rope_type\": \"default\",\n    \"rope_theta\": 500000.0", "factor"},
+        {newer, "rope_scaling: {rope_type: llama3, factor: 8}", newer, "rope_scaling"},
+        {older, "rope_scaling: null", "\"rope_scaling\": null", "factor"},
+        {older, "rope_scaling: {rope_type: llama3, factor: 16}", "\"factor\": 16", "8.0"},
+    };
+    for (size_t i = 0; i < TRI_COUNT_OF(cases); i++) {
+        char given[300], model[200];
+        tri_arena arena = {0};
+        tri_yaml *fields;
+        tri_string text = {0};
+        snprintf(given, sizeof(given), "{\"model_type\":\"llama\",\"torch_dtype\":\"float32\",%s}", cases[i].file);
+        snprintf(model, sizeof(model), "{name: llama, %s}", cases[i].model);
+        tri_hf_config *config = config_of(given);
+        assert_int_equal(tri_yaml_parse(&arena, model, strlen(model), "m", &fields), TRI_OK);
+        assert_int_equal(tri_hf_config_update(config, fields, &(tri_hf_facts){{0}}), TRI_OK);
+        assert_int_equal(tri_hf_config_print(config, TRI_F32, &text), TRI_OK);
+        if (!strstr(text.text, cases[i].wants) || strstr(text.text, cases[i].other))
+            fail_msg("%s: want %s and no %s in %s", model, cases[i].wants, cases[i].other, text.text);
+        tri_hf_config_close(config);
+        tri_arena_fini(&arena);
+        tri_string_fini(&text);
+    }
+}
+
 static void a_model_from_nowhere_gets_our_defaults(void **state)
 {
     (void)state;
@@ -199,6 +234,7 @@ int main(void)
         cmocka_unit_test(fields_of_config_json_become_those_of_the_model),
         cmocka_unit_test(what_others_wrote_stays_in_config_json),
         cmocka_unit_test(fields_that_come_back_unchanged_keep_their_spelling),
+        cmocka_unit_test(other_angles_are_written_where_they_are_read),
         cmocka_unit_test(a_model_from_nowhere_gets_our_defaults),
         cmocka_unit_test(kinds_of_rope_that_no_model_has_are_refused_with_the_file),
     };
