@@ -15,13 +15,24 @@ static const char *base_name(const char *path)
     return slash != NULL ? slash + 1 : path;
 }
 
-/* Which set a file is of, by its name. */
+/* Where a word is in a name for the last time; NULL: nowhere. */
+static const char *last_in(const char *name, const char *word)
+{
+    const char *last = NULL;
+    for (const char *at = strstr(name, word); at != NULL; at = strstr(at + 1, word))
+        last = at;
+    return last;
+}
+
+/* Which set a file is of, by its name: pretrain_val_000000.bin is validation, retrieval_train_000001.bin is not. */
 static bool is_named(const char *name, bool validation)
 {
     if (tri_path_ends_in(name, TRI_TOKENS_ENDING))
         return strncmp(name, validation ? TRI_TOKENS_VALIDATION : TRI_TOKENS_TRAINING,
                        strlen(validation ? TRI_TOKENS_VALIDATION : TRI_TOKENS_TRAINING)) == 0;
-    return tri_path_ends_in(name, ".bin") && strstr(name, validation ? "val" : "train") != NULL;
+    const char *train = last_in(name, "train"), *val = last_in(name, "val");
+    const bool is_validation = val != NULL && (train == NULL || val > train);
+    return tri_path_ends_in(name, ".bin") && (validation ? is_validation : train != NULL && !is_validation);
 }
 
 /* The number before a name's ending, and how long it is; 0: there is none. */
@@ -78,7 +89,7 @@ static tri_status find_in_folder(const char *folder, bool validation, char ***pa
  * leads to. */
 static tri_status find_sibling(const char *path, char ***paths, size_t *count)
 {
-    const char *base = base_name(path), *train = strstr(base, "train");
+    const char *base = base_name(path), *train = last_in(base, "train");
     char **all;
     size_t all_count, kept = 0;
     if (train == NULL)

@@ -142,8 +142,11 @@ static int64_t days_of(int64_t year, int64_t month, int64_t day)
 
 static bool is_date(const date_parts *p)
 {
-    return p->month >= 1 && p->month <= 12 && p->day >= 1 && p->day <= 31 && p->hour <= 24 && p->minute <= 59 &&
-           p->second <= 60;
+    if (p->month < 1 || p->month > 12 || p->hour > 24 || p->minute > 59 || p->second > 60)
+        return false;
+    const int64_t begin = days_of(p->year, p->month, 1);
+    const int64_t end = p->month == 12 ? days_of(p->year + 1, 1, 1) : days_of(p->year, p->month + 1, 1);
+    return p->day >= 1 && p->day <= end - begin;
 }
 
 /* The rest of a known format: " 12:30", "T12:30:59.5", "Z", "+02:00"; adds what it is in days. */
@@ -186,6 +189,8 @@ bool tri_table_date_read(const char *field, const char *format, double *out)
         double days = 0;
         if (!format_read(&at, stated ? format : known[i], &parts) ||
             !(stated ? *skip_blanks(at) == 0 : time_read(at, &parts, &days)) || !is_date(&parts))
+            continue;
+        if (!stated && parts.year < 1000) /* 31/03/24 may begin with its day */
             continue;
         *out = days + (double)days_of(parts.year, parts.month, parts.day) +
                (double)(3600 * parts.hour + 60 * parts.minute + parts.second) / 86400;

@@ -456,6 +456,23 @@ static void what_cannot_be_read_names_the_option(void **state)
     tri_string_fini(&text);
 }
 
+/* 31/03/24: of the year 31 for who reads it from the left. */
+static void dates_that_may_begin_with_their_day_are_none(void **state)
+{
+    static const struct {
+        const char *field, *format;
+        bool is;
+    } cases[] = {{"31/03/24", "", false},   {"31-03-24", "", false},       {"24.03.31", "", false},
+                 {"2024/03/31", "", true},  {"31.03.2024", "", true},      {"2024-3-1 12:30", "", true},
+                 {"2023-02-29", "", false}, {"2024-02-29", "", true},      {"2024-04-31", "", false},
+                 {"2024-12-31", "", true},  {"31/03/24", "%d/%m/%Y", true}};
+    double days;
+    (void)state;
+    for (size_t i = 0; i < TRI_COUNT_OF(cases); i++)
+        if (tri_table_date_read(cases[i].field, cases[i].format, &days) != cases[i].is)
+            fail_msg("%s '%s': want %s date", cases[i].field, cases[i].format, cases[i].is ? "a" : "no");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -474,6 +491,7 @@ int main(void)
         cmocka_unit_test(a_plan_is_written_and_read),
         cmocka_unit_test(what_cannot_be_read_names_the_option),
         cmocka_unit_test(test_rows_of_a_folder_have_the_classes_of_the_training_rows),
+        cmocka_unit_test(dates_that_may_begin_with_their_day_are_none),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -128,6 +128,32 @@ static void files_of_llmc_and_nanogpt_are_read(void **state)
     drop_folder(folder);
 }
 
+static void the_last_word_of_a_name_says_which_set_it_is_of(void **state)
+{
+    static const char *const names[] = {"pretrain_train_000001.bin", "pretrain_val_000000.bin",
+                                        "retrieval_train_1.bin"};
+    char *folder = make_folder(), path[256], **paths;
+    size_t count;
+    (void)state;
+    for (size_t i = 0; i < TRI_COUNT_OF(names); i++)
+        write_file(folder, names[i], "", 0);
+    assert_int_equal(tri_tokens_find(folder, false, &paths, &count), TRI_OK);
+    assert_int_equal(count, 2);
+    assert_non_null(strstr(paths[0], names[0]));
+    assert_non_null(strstr(paths[1], names[2]));
+    tri_fs_list_free(paths, count);
+    assert_int_equal(tri_tokens_find(folder, true, &paths, &count), TRI_OK);
+    assert_int_equal(count, 1);
+    assert_non_null(strstr(paths[0], names[1]));
+    tri_fs_list_free(paths, count);
+    snprintf(path, sizeof(path), "%s/%s", folder, names[0]);
+    assert_int_equal(tri_tokens_find(path, true, &paths, &count), TRI_OK); /* its sibling */
+    assert_int_equal(count, 1);
+    assert_non_null(strstr(paths[0], names[1]));
+    tri_fs_list_free(paths, count);
+    drop_folder(folder);
+}
+
 static void a_file_alone_is_split(void **state)
 {
     (void)state;
@@ -332,6 +358,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(shards_are_one_row_of_tokens),
         cmocka_unit_test(files_of_llmc_and_nanogpt_are_read),
+        cmocka_unit_test(the_last_word_of_a_name_says_which_set_it_is_of),
         cmocka_unit_test(a_file_alone_is_split),
         cmocka_unit_test(windows_shift_with_the_epoch_or_lie_anywhere),
         cmocka_unit_test(batches_are_the_same_for_any_workers_and_from_any_step),
