@@ -104,6 +104,8 @@ static tri_status arrays_move(handing *h, tri_job_arrays *arrays, float **rooms)
     for (int i = 0; stages && i < arrays->count; i++)
         memcpy(arrays->views[i].host, rooms[i], (size_t)count_of(job, i) * sizeof(float));
     tri_job_arrays_written(arrays);
+    if (stages) /* others have written lines of a step that it did not see */
+        tri_job_lost_touch(job);
     TRI_TRY(tri_scalar_state_take(job, &scalars, job->elastic.has_state));
     double seconds = (double)(tri_now_ns() - start_ns) / 1e9, mb = (double)elements * sizeof(float) / 1e6;
     tri_log(TRI_LOG_INFO, "has the state after step %lld: %.1f MB from %d worker%s in %.3f s (%.0f MB/s)",

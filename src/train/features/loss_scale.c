@@ -81,7 +81,8 @@ static tri_status judge(tri_job *job, double norm)
     loss_scale *scale = scale_of(job);
     if (!(scale->now > 0))
         return TRI_OK;
-    if (!isfinite(norm) || !isfinite(job->record.loss))
+    bool any = job->sync->tail[TRI_TAIL_WEIGHT] != 0; /* else no target counts, and there is no loss */
+    if (!isfinite(norm) || (any && !isfinite(job->record.loss)))
         return overflowed(job);
     scale->lost = 0;
     scale->good++;
