@@ -308,13 +308,14 @@ static tri_status gather(tri_checkpoint_draft *draft, bool *reported, int count,
     int64_t pause_ns = least_ns, deadline_ns = tri_deadline_after_ms(patience_ms);
     while (left > 0) {
         const atomic_bool *given_up = draft->setup.given_up; /* who reported before it was set is still heard */
-        bool ends = (given_up != NULL && atomic_load(given_up)) || tri_now_ns() > deadline_ns ||
-                    (draft->setup.lost && draft->setup.lost(draft->setup.arg));
+        bool ends = (given_up != NULL && atomic_load(given_up)) || tri_now_ns() > deadline_ns;
         int before = left;
         for (int i = 1; i < count; i++)
             if (!reported[i]) {
+                bool gone = draft->setup.lost && draft->setup.lost(draft->setup.arg, i);
                 TRI_TRY(part_take(draft, i, &reported[i]));
                 left -= reported[i];
+                ends = ends || (gone && !reported[i]);
             }
         if (left > 0 && ends)
             return late(draft, reported, count);

@@ -27,7 +27,7 @@ typedef struct tri_checkpoint_draft_setup {
         pieces; /* bits: of which file this writer uploads what it puts as a piece (storage/pieces.h), since writers */
     int writer, writer_count;    /* see no common folder; 0: they see one. Which writer this is, and of how many. */
     const atomic_bool *given_up; /* set by anybody: a writer that has not reported by now never will; or NULL */
-    bool (*lost)(void *arg);     /* asked while writers are waited for: the same; NULL: never */
+    bool (*lost)(void *arg, int writer); /* asked while it is waited for: its part does not come; NULL: never */
     void *arg;
 } tri_checkpoint_draft_setup;
 

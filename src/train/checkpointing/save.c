@@ -206,15 +206,12 @@ static void saver_close(tri_job *job)
 
 /* --- the ranks agree --- */
 
-/* Asked by the thread that writes. Where a worker is gone its part does not come, and the others wait for this rank to
- * form the next generation. */
-static bool has_lost_any(void *arg)
+/* Asked by the thread that writes. Where a worker is gone, or has left, its part does not come any more, and the others
+ * wait for this rank to form the next generation. */
+static bool has_lost(void *arg, int rank)
 {
     const tri_job *job = arg;
-    bool lost = false;
-    for (int r = 0; r < job->world && !lost; r++)
-        lost = tri_comm_has_lost(job->comm, r);
-    return lost;
+    return tri_comm_has_lost(job->comm, rank);
 }
 
 void save_target_begin(const tri_job *job, const save_work *work, save_target *target, bool first)
@@ -229,8 +226,8 @@ void save_target_begin(const tri_job *job, const save_work *work, save_target *t
                                               .writer = job->rank,
                                               .writer_count = work->writers,
                                               .given_up = &saver_of(job)->given_up,
-                                              .lost = (job->elastic.on || work->pieces != 0) && job->comm ? has_lost_any
-                                                                                                          : NULL,
+                                              .lost =
+                                                  (job->elastic.on || work->pieces != 0) && job->comm ? has_lost : NULL,
                                               .arg = (void *)(uintptr_t)job};
     tri_status status =
         first ? tri_checkpoint_draft_create(&setup, &target->draft) : tri_checkpoint_draft_join(&setup, &target->draft);
