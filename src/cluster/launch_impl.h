@@ -53,10 +53,9 @@ struct launch {
 
 /* --- launch_meet.c --- */
 
-/* Where the ranks meet: a store of our own, one in etcd, or that of the job that is joined; their numbers. */
+/* Where the ranks meet: a store of our own, one in etcd, or that of the job that is joined; their numbers. Where the
+ * store is not ours a beat begins, by which ranks hear that there is a launcher. */
 tri_status tri_launch_meet(launch *job);
-/* For ranks whose store is not ours: they hear by it that there is a launcher. */
-tri_status tri_launch_beat_start(launch *job);
 void tri_launch_beat_stop(launch *job);
 /* All steps are done. */
 bool tri_launch_is_over(const launch *job);
@@ -102,8 +101,6 @@ tri_status tri_launch_words_begun(launch_rank *rank);
 /* The remote shell has ended: words.reason is why, if nothing had begun. Whether there is one that was not reported
  * yet. */
 bool tri_launch_words_reason(launch_rank *rank);
-/* It has ended because the host closed the connection before a login. Before tri_launch_words_reason(). */
-bool tri_launch_words_say_dropped(const launch_rank *rank);
 
 /* --- launch_far.c: ranks of other hosts that outlive the connection to them --- */
 

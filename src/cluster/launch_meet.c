@@ -176,6 +176,33 @@ static tri_status numbers_take(launch *job)
     return TRI_OK;
 }
 
+/* --- the beat --- */
+
+static void beat_run(void *arg)
+{
+    launch *job = arg;
+    char text[24];
+
+    for (int64_t beat = tri_wall_ns() / BEAT_NS; !atomic_load(&job->ending); beat++) {
+        int nbytes = snprintf(text, sizeof text, "%lld", (long long)beat);
+
+        (void)tri_store_set(job->beat_store, job->beat, text, (size_t)nbytes, tri_now_ns() + ASK_NS);
+        for (int i = 0; i < 10 && !atomic_load(&job->ending); i++)
+            tri_sleep_ns(BEAT_NS / 10);
+    }
+}
+
+static tri_status beat_start(launch *job)
+{
+    if (job->server || !job->config->journal[0])
+        return TRI_OK;
+    snprintf(job->beat, sizeof job->beat, TRI_STORE_BEAT "launcher/%d", job->first);
+    TRI_TRY(tri_store_open(job->store_url, job->token, tri_now_ns() + STORE_NS, &job->beat_store));
+    return tri_thread_start(&job->beat_thread, "beat", beat_run, job);
+}
+
+/* --- all of it --- */
+
 tri_status tri_launch_meet(launch *job)
 {
     const tri_launch_config *config = job->config;
@@ -197,32 +224,7 @@ tri_status tri_launch_meet(launch *job)
         return TRI_OK;
     TRI_TRY(tri_store_open(job->store_url, job->token, tri_now_ns() + STORE_NS, &job->store));
     TRI_TRY(numbers_take(job));
-    return tri_launch_beat_start(job);
-}
-
-/* --- the beat --- */
-
-static void beat_run(void *arg)
-{
-    launch *job = arg;
-    char text[24];
-
-    for (int64_t beat = tri_wall_ns() / BEAT_NS; !atomic_load(&job->ending); beat++) {
-        int nbytes = snprintf(text, sizeof text, "%lld", (long long)beat);
-
-        (void)tri_store_set(job->beat_store, job->beat, text, (size_t)nbytes, tri_now_ns() + ASK_NS);
-        for (int i = 0; i < 10 && !atomic_load(&job->ending); i++)
-            tri_sleep_ns(BEAT_NS / 10);
-    }
-}
-
-tri_status tri_launch_beat_start(launch *job)
-{
-    if (job->server || !job->config->journal[0])
-        return TRI_OK;
-    snprintf(job->beat, sizeof job->beat, TRI_STORE_BEAT "launcher/%d", job->first);
-    TRI_TRY(tri_store_open(job->store_url, job->token, tri_now_ns() + STORE_NS, &job->beat_store));
-    return tri_thread_start(&job->beat_thread, "beat", beat_run, job);
+    return beat_start(job);
 }
 
 void tri_launch_beat_stop(launch *job)

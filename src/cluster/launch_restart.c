@@ -124,9 +124,21 @@ static void go_on_without(launch *job, launch_rank *rank, int signal)
     tri_launch_say(job, "trireme: worker %d %s; the others continue\n", rank->rank, words);
 }
 
+/* Does ssh say that the host closed the connection before a login? */
+static bool is_dropped(const launch_rank *rank)
+{
+    static const char *const words[] = {"kex_exchange_identification: ", "Connection closed by ",
+                                        "Connection reset by "};
+
+    for (size_t i = 0; i < TRI_COUNT_OF(words); i++)
+        if (strstr(tri_string_text(&rank->words.held), words[i]))
+            return true;
+    return false;
+}
+
 bool tri_launch_login_again(launch *job, launch_rank *rank)
 {
-    if (is_ending(job) || rank->words.dropped == LOGINS_MOST || !tri_launch_words_say_dropped(rank))
+    if (is_ending(job) || rank->words.dropped == LOGINS_MOST || !is_dropped(rank))
         return false;
     if (rank->words.dropped++ == 0)
         tri_launch_say(job,

@@ -52,17 +52,6 @@ tri_status tri_launch_words_begun(launch_rank *rank)
     return TRI_OK;
 }
 
-bool tri_launch_words_say_dropped(const launch_rank *rank)
-{
-    static const char *const words[] = {"kex_exchange_identification: ", "Connection closed by ",
-                                        "Connection reset by "};
-
-    for (size_t i = 0; i < TRI_COUNT_OF(words); i++)
-        if (!rank->words.begun && strstr(tri_string_text(&rank->words.held), words[i]))
-            return true;
-    return false;
-}
-
 bool tri_launch_words_reason(launch_rank *rank)
 {
     const char *text = tri_string_text(&rank->words.held);

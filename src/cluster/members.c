@@ -578,31 +578,32 @@ static tri_status close_try(tri_members *members, int64_t number, int64_t few_ns
     return status;
 }
 
-static tri_status closed_wait(tri_members *members, int64_t number, int64_t progress, int64_t few_ns,
-                              int64_t deadline_ns)
+/* Until when a spare waits is put off meanwhile, limit_ns at a time: it is one in later generations too. */
+static tri_status closed_wait(tri_members *members, int64_t number, int64_t progress, int64_t limit_ns, int64_t *few_ns,
+                              int64_t *deadline_ns)
 {
-    const int64_t limit_ns = deadline_ns - tri_now_ns();
     bool yes = false;
     tri_status status = TRI_ETIMEOUT;
 
     while (status == TRI_ETIMEOUT) {
         if (members->waits && members->rank < 0 && !yes) { /* a spare: as long as the others need nobody */
-            deadline_ns = tri_now_ns() + limit_ns;
-            few_ns = tri_now_ns() + members->setup.wait_ns;
+            *deadline_ns = tri_now_ns() + limit_ns;
+            *few_ns = tri_now_ns() + members->setup.wait_ns;
         }
-        if (tri_now_ns() > deadline_ns)
+        if (tri_now_ns() > *deadline_ns)
             return tri_fail(TRI_ETIMEOUT, "generation %" PRId64 ": want it closed in time, and it is not", number);
         status = look(members, number, tri_now_ns());
         if (status != TRI_ETIMEOUT)
             break;
         if (members->rank < 0) {
             TRI_TRY(newcomer_check(members));
-            TRI_TRY(call(members, number, deadline_ns));
-            TRI_TRY(news_find(members, number, deadline_ns));
+            TRI_TRY(call(members, number, *deadline_ns));
+            TRI_TRY(news_find(members, number, *deadline_ns));
         }
-        TRI_TRY(tri_members_register_again(members, number, progress, deadline_ns));
+        TRI_TRY(tri_members_register_again(members, number, progress, *deadline_ns));
         TRI_TRY(leads(members, &yes));
-        status = yes ? close_try(members, number, few_ns, deadline_ns) : look(members, number, tri_now_ns() + SLICE_NS);
+        status =
+            yes ? close_try(members, number, *few_ns, *deadline_ns) : look(members, number, tri_now_ns() + SLICE_NS);
     }
     return status;
 }
@@ -628,10 +629,6 @@ tri_status tri_members_next(tri_members *members, int64_t progress, tri_members_
     members->lost = lost;
     members->lost_arg = arg;
     do {
-        if (members->waits) { /* a spare, whom the generation that has come did not need */
-            deadline_ns = tri_now_ns() + limit_ns;
-            few_ns = tri_now_ns() + members->setup.wait_ns;
-        }
         if (members->rank < 0)
             TRI_TRY(newest_find(members, deadline_ns));
         TRI_TRY(tri_members_spec_agree(members, deadline_ns));
@@ -645,7 +642,7 @@ tri_status tri_members_next(tri_members *members, int64_t progress, tri_members_
         int64_t number = members->now.number + 1;
         TRI_TRY_IN(tri_members_register(members, number, progress, deadline_ns),
                    "while registering for generation %" PRId64, number);
-        tri_status status = closed_wait(members, number, progress, few_ns, deadline_ns);
+        tri_status status = closed_wait(members, number, progress, limit_ns, &few_ns, &deadline_ns);
         if (status == TRI_OK)
             status = later_find(members);
         if (status == TRI_ENOTFOUND) {

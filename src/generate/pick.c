@@ -67,6 +67,33 @@ static int32_t greatest(const float *logits, int64_t words)
     return (int32_t)best;
 }
 
+/* A heap whose root is the last by weight, but for what stands at `at`. */
+static void heap_sink(candidate *heap, int64_t count, int64_t at)
+{
+    for (int64_t child; (child = 2 * at + 1) < count; at = child) {
+        child += child + 1 < count && by_weight(&heap[child + 1], &heap[child]) > 0;
+        if (by_weight(&heap[child], &heap[at]) <= 0)
+            return;
+        const candidate kept = heap[at];
+        heap[at] = heap[child];
+        heap[child] = kept;
+    }
+}
+
+/* The first `most` by weight to the front, in order; a vocabulary is long, and most of it is not wanted. */
+static void firsts_sort(candidate *items, int64_t count, int64_t most)
+{
+    for (int64_t at = most / 2; at-- > 0;)
+        heap_sink(items, most, at);
+    for (int64_t i = most; i < count; i++) {
+        if (by_weight(&items[i], &items[0]) >= 0)
+            continue;
+        items[0] = items[i];
+        heap_sink(items, most, 0);
+    }
+    qsort(items, (size_t)most, sizeof(*items), by_weight);
+}
+
 /* Each token once, however often it was there. */
 static void repeats_damp(bool *seen, float *logits, int64_t words, double repeat, const int32_t *before, int64_t count)
 {
@@ -129,10 +156,10 @@ int32_t tri_pick(tri_picker *picker, float *logits, int64_t words, const tri_pic
     int64_t kept = candidates_find(items, logits, words, (double)logits[best], rule, &all), left = 0;
     if (kept == 0) /* Inf among the logits */
         return best;
-    const bool cuts = (rule->top_k > 0 && rule->top_k < kept) || rule->top_p < 1;
-    if (cuts)
-        qsort(items, (size_t)kept, sizeof(*items), by_weight);
-    if (rule->top_k > 0 && rule->top_k < kept) {
+    const bool few = rule->top_k > 0 && rule->top_k < kept;
+    if (few || rule->top_p < 1)
+        firsts_sort(items, kept, few ? rule->top_k : kept);
+    if (few) {
         kept = rule->top_k;
         all = 0;
         for (int64_t i = 0; i < kept; i++)

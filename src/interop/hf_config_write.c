@@ -125,6 +125,8 @@ static json_t *value_from_map(const tri_yaml *map)
 
 static tri_status set_new(tri_hf_config *config, const char *key, json_t *value)
 {
+    tri_free(config->text); /* it is not as it was read */
+    config->text = NULL;
     if (value == NULL || json_object_set_new(config->root, key, value) != 0)
         return tri_fail(TRI_ENOMEM, "%s: no memory for %s", config->origin, key);
     return TRI_OK;
@@ -144,8 +146,6 @@ static tri_status set_field(tri_hf_config *config, const tri_family_field *field
         json_decref(value);
         return TRI_OK;
     }
-    tri_free(config->text);
-    config->text = NULL;
     return set_new(config, field->name, value);
 }
 
@@ -154,8 +154,10 @@ static bool is_same_map(const json_t *before, const json_t *map)
     const char *key;
     json_t *value;
     bool same = json_object_size(before) == json_object_size(map);
-    json_object_foreach((json_t *)(uintptr_t)map, key, value) same =
-        same && is_same(json_object_get(before, key), value);
+    json_object_foreach((json_t *)(uintptr_t)map, key, value)
+    {
+        same = same && is_same(json_object_get(before, key), value);
+    }
     return same;
 }
 
@@ -186,8 +188,6 @@ static tri_status rope_update(tri_hf_config *config, const tri_yaml *theta, cons
         json_decref(rope);
         return TRI_OK;
     }
-    tri_free(config->text);
-    config->text = NULL;
     return set_new(config, "rope_parameters", rope);
 }
 
@@ -349,11 +349,8 @@ tri_status tri_hf_config_print(tri_hf_config *config, tri_dtype dtype, tri_strin
     const char *name = torch_names[dtype], *key = dtype_key(config);
     const char *before = json_string_value(json_object_get(config->root, key));
     TRI_ASSERT(name != NULL);
-    if (before == NULL || strcmp(before, name) != 0) {
-        tri_free(config->text);
-        config->text = NULL;
+    if (before == NULL || strcmp(before, name) != 0)
         TRI_TRY(set_new(config, key, json_string(name)));
-    }
     if (config->text != NULL)
         return tri_string_append(out, config->text);
     TRI_TRY(print_json(config->root, 0, out));

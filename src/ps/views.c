@@ -22,7 +22,6 @@ void tri_ps_address_key(int number, char key[TRI_PS_ADDRESS_KEY_NBYTES])
     snprintf(key, TRI_PS_ADDRESS_KEY_NBYTES, "ps/server/%d", number);
 }
 
-#define LIMIT_MS   TRI_PS_VIEWS_MS
 #define CLAIM_BITS 40 /* below: codes of all servers that may claim */
 
 static tri_status claim_add(tri_store *store, uint64_t version, int64_t amount, int64_t limit_ms, int64_t *claims,
@@ -61,7 +60,8 @@ static tri_status view_put(tri_store *store, const ps_view *view)
     view_key(view->version, key);
     tri_status status = ps_view_write(view, &bytes);
     if (status == TRI_OK)
-        status = tri_store_set(store, key, tri_string_text(&bytes), bytes.nbytes, tri_deadline_after_ms(LIMIT_MS));
+        status =
+            tri_store_set(store, key, tri_string_text(&bytes), bytes.nbytes, tri_deadline_after_ms(TRI_PS_VIEWS_MS));
     tri_string_fini(&bytes);
     return status;
 }
@@ -97,10 +97,11 @@ tri_status tri_ps_views_claim(tri_store *store, const ps_change *change, ps_view
         return TRI_ENOMEM;
     tri_status status = ps_view_change(view, change, next); /* before others hear of it: it can be */
     if (status == TRI_OK)
-        status = claim_add(store, view->version + 1, (INT64_C(1) << CLAIM_BITS) + code, LIMIT_MS, &claims, &codes);
+        status =
+            claim_add(store, view->version + 1, (INT64_C(1) << CLAIM_BITS) + code, TRI_PS_VIEWS_MS, &claims, &codes);
     if (status == TRI_OK && claims > 2) {
         tri_free(next);
-        return view_fetch(store, LIMIT_MS, view);
+        return view_fetch(store, TRI_PS_VIEWS_MS, view);
     }
     if (status == TRI_OK && claims == 2) {
         status = ps_change_read(codes - code, &first);
@@ -119,7 +120,7 @@ tri_status tri_ps_views_start(tri_store *store, int number, int64_t *count)
 {
     char key[64];
     snprintf(key, sizeof(key), "ps/start/%d", number);
-    return tri_store_add(store, key, 1, count, tri_deadline_after_ms(LIMIT_MS));
+    return tri_store_add(store, key, 1, count, tri_deadline_after_ms(TRI_PS_VIEWS_MS));
 }
 
 static void host_key(int number, char key[64])
@@ -133,7 +134,7 @@ tri_status tri_ps_views_host_claim(tri_store *store, int number, uint64_t host)
     size_t nbytes;
     host_key(number, key);
     snprintf(mine, sizeof(mine), "%016" PRIx64, host);
-    TRI_TRY(tri_store_claim(store, key, mine, strlen(mine), &stands, &nbytes, tri_deadline_after_ms(LIMIT_MS)));
+    TRI_TRY(tri_store_claim(store, key, mine, strlen(mine), &stands, &nbytes, tri_deadline_after_ms(TRI_PS_VIEWS_MS)));
     tri_free(stands);
     return TRI_OK;
 }
@@ -170,7 +171,7 @@ tri_status tri_ps_views_hosts(tri_store *store, int servers, int64_t deadline_ns
 
 tri_status tri_ps_views_era(tri_store *store, int64_t more, int64_t *era)
 {
-    return tri_store_add(store, "ps/era", more, era, tri_deadline_after_ms(LIMIT_MS));
+    return tri_store_add(store, "ps/era", more, era, tri_deadline_after_ms(TRI_PS_VIEWS_MS));
 }
 
 static tri_status left_add(tri_store *store, int worker, int64_t amount, int64_t *count, int64_t limit_ms)
@@ -183,7 +184,7 @@ static tri_status left_add(tri_store *store, int worker, int64_t amount, int64_t
 tri_status tri_ps_views_left(tri_store *store, int worker)
 {
     int64_t count;
-    return left_add(store, worker, 1, &count, LIMIT_MS);
+    return left_add(store, worker, 1, &count, TRI_PS_VIEWS_MS);
 }
 
 tri_status tri_ps_views_has_left(tri_store *store, int worker, int64_t limit_ms, bool *has)
@@ -198,7 +199,7 @@ tri_status tri_ps_views_all_left(tri_store *store, int workers, bool *all)
 {
     int64_t count = 1;
     for (int w = 0; w < workers && count > 0; w++)
-        TRI_TRY(left_add(store, w, 0, &count, LIMIT_MS));
+        TRI_TRY(left_add(store, w, 0, &count, TRI_PS_VIEWS_MS));
     *all = count > 0;
     return TRI_OK;
 }

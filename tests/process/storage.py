@@ -284,8 +284,8 @@ class Storage(unittest.TestCase):
                 continue
             resumed += 1
             code, out = self.run_program("ckpt", "list", url, "--json", cache=f"fresh-{kill_at}")
-            found = json.loads(out.splitlines()[-1])
             self.assertEqual(code, 0, f"request {kill_at}: {out}")
+            found = json.loads(out.splitlines()[-1])
             steps = [row["step"] for row in found["checkpoints"]] if isinstance(found, dict) else [row["step"] for row in found]
             self.assertGreaterEqual(max(steps), max(kept), f"request {kill_at}")
             code, out = self.run_program("train", "--resume", url, cache=f"fresh-{kill_at}")

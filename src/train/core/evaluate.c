@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "train/checkpointing/local_sgd.h"
 #include "train/core/evaluate.h"
 #include "train/core/features.h"
 #include "train/core/regression.h"
@@ -129,6 +130,12 @@ tri_status tri_job_evaluate_and_tell(tri_job *job)
                          job->record.epoch, (long long)job->step, job->record.known_loss, part, test->loss, accuracy,
                          perplexity, regression, job->throughput.trained_samples / job->throughput.trained_s);
     return tri_features_evaluated(job);
+}
+
+tri_status tri_job_evaluate_end(tri_job *job)
+{
+    TRI_TRY(tri_job_meet(job));
+    return isnan(job->test.loss) ? tri_job_evaluate_and_tell(job) : TRI_OK;
 }
 
 static bool is_due(const tri_job *job)

@@ -11,5 +11,7 @@
 tri_status tri_job_evaluate(tri_job *job);
 /* Evaluates, tells the figures, and keeps the best checkpoint; collective. */
 tri_status tri_job_evaluate_and_tell(tri_job *job);
+/* The same of a job that begins at its last step, unless that was evaluated: its ranks meet. Collective. */
+tri_status tri_job_evaluate_end(tri_job *job);
 
 #endif

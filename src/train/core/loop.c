@@ -187,9 +187,7 @@ static tri_status steps_run(tri_job *job)
 {
     bool done = job->step >= job->progress.steps;
     if (done)
-        TRI_TRY(tri_job_meet(job));
-    if (done && isnan(job->test.loss))
-        TRI_TRY(tri_job_evaluate_and_tell(job));
+        TRI_TRY(tri_job_evaluate_end(job));
     if (done && tri_job_evaluation_is_cut(job))
         return tri_job_stopped(job);
     while (!done) {

@@ -6,7 +6,6 @@
  * for all are made for the ranks that there are now (form.c). A step counts once its weights have moved, which no rank
  * begins before it has all sums: so whoever fails earlier is where the step began, and redoes it.
  */
-#include <math.h>
 #include <stdio.h>
 
 #include "base/fs.h"
@@ -248,9 +247,7 @@ static tri_status generation_run(tri_job *job)
     if (!job->progress.acted)
         TRI_TRY(tri_features_run_due(job));
     if (done) /* resumed at its end, or a worker was lost there */
-        TRI_TRY(tri_job_meet(job));
-    if (done && isnan(job->test.loss))
-        TRI_TRY(tri_job_evaluate_and_tell(job));
+        TRI_TRY(tri_job_evaluate_end(job));
     while (!done && !job->progress.stop_wanted && !job->elastic.ends) {
         TRI_TRY(tri_job_step(job, &done));
         step_tell(job);
