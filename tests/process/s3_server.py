@@ -83,7 +83,10 @@ class Proxy:
                 return [n for n in self.headers if n.lower().startswith("x-amz-") and n.lower() not in signed]
 
             def handle_one(self):
-                body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+                length = int(self.headers.get("Content-Length") or 0)
+                body = self.rfile.read(length)
+                if len(body) < length:  # killed while it sent: nothing of it is handed on
+                    return self.close_hard()
                 with outer.lock:
                     outer.requests.append((self.command, self.path))
                     number = len(outer.requests)
@@ -117,7 +120,7 @@ class Proxy:
             do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = handle_one
 
         class Quiet(http.server.ThreadingHTTPServer):
-            daemon_threads = True
+            daemon_threads = False  # end() waits for them
             request_queue_size = 64
 
             def handle_error(self, *_):  # clients are killed here
@@ -131,5 +134,6 @@ class Proxy:
         """Hears of each answer before it is sent."""
 
     def end(self):
+        """To be called when its clients are gone: what they sent is handed on before it returns."""
         self.server.shutdown()
         self.server.server_close()

@@ -243,12 +243,15 @@ class Storage(unittest.TestCase):
         """Runs until the kill_at-th request to write, at which all die; returns (ended by itself, steps whose manifests were
         acknowledged, writes). Each host has a cache of its own."""
         acknowledged, processes, writes, url = set(), [], [0], f"s3://bucket/{name}-{kill_at}/run"
+        counting = threading.Lock()
 
         def fault(number, method, path):
             if method not in ("PUT", "POST", "DELETE") or "/run/" not in path:
                 return None
-            writes[0] += 1
-            if writes[0] != kill_at:
+            with counting:
+                writes[0] += 1
+                mine = writes[0]
+            if mine != kill_at:
                 return None
             for process in processes:
                 process.kill()
@@ -272,7 +275,9 @@ class Storage(unittest.TestCase):
                 environment = self.environment(proxy.url, cache=f"cache-{name}-{kill_at}-{rank // 2}", **place, MASTER_PORT=port)
                 processes.append(subprocess.Popen([TRIREME, "train", "c.yaml", "--out", url, *more], cwd=self.folder, env=environment,
                                                   stdout=said, stderr=said))
-        return all([process.wait() == 0 for process in processes]), acknowledged, writes[0]
+        ended = all([process.wait() == 0 for process in processes])
+        proxy.end()
+        return ended, acknowledged, writes[0]
 
     def kill_at_requests(self, first, writes, wanted, name, *run):
         resumed = 0
