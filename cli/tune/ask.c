@@ -135,22 +135,29 @@ static tri_status values_take(asked *at, const json_t *object)
     if (step && !(json_is_integer(step) && json_integer_value(step) > 0))
         return tri_fail(TRI_ECONFIG, "tell %d: step: want a whole number above 0", trial->number);
     const tri_trial_point *last = tri_trial_last(trial);
-    int64_t after = step ? json_integer_value(step) : last ? last->step + 1 : 1;
-    if (!step && work->sweep.tune.steps > 0 && (!last || last->step < work->sweep.tune.steps))
+    const bool was_stopped = last && trial->state == TRI_TRIAL_STOPPED;
+    int64_t after = step ? json_integer_value(step) : was_stopped ? last->step : last ? last->step + 1 : 1;
+    if (!step && !was_stopped && work->sweep.tune.steps > 0 && (!last || last->step < work->sweep.tune.steps))
         after = work->sweep.tune.steps;
     TRI_TRY(tri_trials_point_add(&work->trials, trial, after,
                                  json_is_number(value) ? json_number_value(value) : (double)NAN));
     if (!step) {
-        trial->state = json_is_number(value) ? TRI_TRIAL_DONE : TRI_TRIAL_FAILED;
+        trial->state = !json_is_number(value) ? TRI_TRIAL_FAILED : was_stopped ? TRI_TRIAL_STOPPED : TRI_TRIAL_DONE;
         trial->target = after;
         TRI_TRY(tri_trials_save(&work->trials, trial));
         return answer_state(trial);
+    }
+    const bool stops = tri_schedule_stops(&work->sweep, &work->trials, trial);
+    const tri_trial_state state = stops ? TRI_TRIAL_STOPPED : TRI_TRIAL_RUNNING;
+    if (trial->state != state) { /* what is said of it behind a stop is of that step */
+        trial->state = state;
+        TRI_TRY(tri_trials_save(&work->trials, trial));
     }
     tri_string line = {0};
     tri_json json = tri_json_object(&line);
     tri_json_int(&json, "trial", trial->number);
     tri_json_int(&json, "step", after);
-    tri_json_bool(&json, "stop", tri_schedule_stops(&work->sweep, &work->trials, trial));
+    tri_json_bool(&json, "stop", stops);
     return line_out(&json, &line);
 }
 

@@ -126,6 +126,8 @@ bool tri_comm_needs_any(tri_comm_op op, const char *algorithm);
 int tri_group_host_first(const tri_group *group, int rank);
 /* The same of all ranks: first[r]. */
 tri_status tri_group_hosts_first(const tri_group *group, int *first);
+/* What tri_group_limit() has set, in seconds. */
+double tri_group_limit_now(const tri_group *group);
 /* Are its ranks on several hosts? */
 bool tri_group_is_between_hosts(const tri_group *group);
 /* What this rank has sent so far. */

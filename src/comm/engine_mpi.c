@@ -130,7 +130,7 @@ static tri_status run_pairs(const mpi_engine *engine, const tri_call *batch_call
         tri_mpi_call pair = pair_of(&calls[i]);
         TRI_TRY(begin_pieces(engine, &pair));
     }
-    return wait_all(engine, engine->base.comm->timeout_ms);
+    return wait_all(engine, batch_call->group->timeout_ms);
 }
 
 static tri_status run_one(mpi_engine *engine, tri_call *call)
@@ -165,7 +165,7 @@ static tri_status run_one(mpi_engine *engine, tri_call *call)
         TRI_TRY(begin(engine, &mpi));
         break;
     }
-    TRI_TRY(wait_all(engine, engine->base.comm->timeout_ms));
+    TRI_TRY(wait_all(engine, call->group->timeout_ms));
     return tri_mpi_reduce_end(call, &mpi);
 }
 
@@ -177,7 +177,7 @@ static tri_status run(tri_engine *base, tri_call *call)
     if (call->op == TRI_COMM_SEND_RECV) {
         tri_mpi_call pair = pair_of(call);
         TRI_TRY(begin_pieces(engine, &pair));
-        return wait_all(engine, engine->base.comm->timeout_ms);
+        return wait_all(engine, call->group->timeout_ms);
     }
     TRI_TRY(tri_mpi_can(call));
     return run_one(engine, call);

@@ -108,6 +108,11 @@ tri_status tri_group_limit(tri_group *group, double timeout_s)
     return TRI_OK;
 }
 
+double tri_group_limit_now(const tri_group *group)
+{
+    return (double)atomic_load(&group->timeout_ms) / 1000;
+}
+
 int tri_group_rank(const tri_group *group)
 {
     return group->rank;

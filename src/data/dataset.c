@@ -16,6 +16,8 @@
 static const tri_option rows[] = {TRI_DATA_OPTIONS(TRI_OPTION_ROW)};
 const tri_option_table tri_data_options = TRI_OPTION_TABLE("data", tri_data_config, rows, "training and test data");
 
+#define READ_NBYTES ((size_t)64 << 20) /* of samples at once, where only their classes are wanted */
+
 /* Auto detection asks in this order. */
 static const struct {
     tri_data_format format;
@@ -205,14 +207,24 @@ bool tri_dataset_has(const tri_data_config *given, tri_data_part part)
 
 /* --- parts --- */
 
+/* Many samples a call: each may inflate a file from its beginning. */
 static tri_status classes_read(tri_dataset *dataset, int32_t *classes)
 {
     const tri_dataset_info *info = &dataset->info;
-    void *sample = tri_alloc((size_t)tri_shape_count(info->sample) * tri_dtype_nbytes(info->dtype));
-    tri_status status = sample != NULL ? TRI_OK : TRI_ENOMEM;
-    for (int64_t i = 0; i < info->count && status == TRI_OK; i++)
-        status = dataset->ops->read(dataset, &i, 1, sample, &classes[i]);
-    tri_free(sample);
+    const size_t each = (size_t)tri_shape_count(info->sample) * tri_dtype_nbytes(info->dtype);
+    const int64_t fit = each < READ_NBYTES ? (int64_t)(READ_NBYTES / (each + 1)) : 1;
+    const int64_t most = fit < info->count ? fit : info->count;
+    void *samples = tri_alloc((size_t)most * each + 1);
+    int64_t *indices = tri_alloc((size_t)most * sizeof(*indices) + 1);
+    tri_status status = samples != NULL && indices != NULL ? TRI_OK : TRI_ENOMEM;
+    for (int64_t first = 0; first < info->count && status == TRI_OK; first += most) {
+        const int64_t count = most < info->count - first ? most : info->count - first;
+        for (int64_t i = 0; i < count; i++)
+            indices[i] = first + i;
+        status = dataset->ops->read(dataset, indices, count, samples, &classes[first]);
+    }
+    tri_free(samples);
+    tri_free(indices);
     return status;
 }
 

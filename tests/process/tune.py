@@ -119,6 +119,15 @@ class Tune(unittest.TestCase):
         self.assertEqual(of[9][1:], [{"trial": 9, "step": 12, "stop": False},
                                      {"trial": 9, "state": "done", "step": 36, "value": 0.25}])
 
+    def test_a_trial_that_was_stopped_keeps_the_value_of_its_step(self):
+        lines = [{"ask": True}] * 3 + [{"tell": number, "step": 12, "value": value} for number, value in enumerate((0.1, 0.2, 0.9))]
+        out = trireme("tune", self.at / "tpe.yaml", "--ask-tell", "--out", self.at / "asked",
+                      input="\n".join(map(json.dumps, lines + [{"tell": 2, "value": 0.9}, {"tell": 0, "value": 0.05}])))
+        said = [json.loads(line) for line in out.splitlines()]
+        self.assertEqual([line["stop"] for line in said[3:6]], [False, False, True])
+        self.assertEqual(said[6:], [{"trial": 2, "state": "stopped", "step": 12, "value": 0.9},
+                                    {"trial": 0, "state": "done", "step": 36, "value": 0.05}])
+
     def test_a_trial_is_stopped_while_it_runs(self):
         (self.at / "c.yaml").write_text(CONFIG.replace("epochs: 4", "epochs: 1000000, eval_every_steps: 50"))
         (self.at / "s.yaml").write_text("config: c.yaml\n")

@@ -213,20 +213,41 @@ static tri_status separator_find(const tri_data_config *config, const tri_source
     return TRI_OK;
 }
 
-/* A comma is the decimal mark where some field is a number with one, and none is one with a point. */
-static char decimal_find(const tri_data_config *config, const sample_rows *sample, char separator)
+/* "1,234": a whole number whose thousands are marked, or one with a decimal comma; not "0,123". */
+static bool is_unclear(const char *field)
 {
-    size_t commas = 0, points = 0;
+    const char *text = field + strspn(field, " \t+-");
+    const size_t before = strspn(text, "0123456789");
+    return before >= 1 && before <= 3 && text[0] != '0' && text[before] == ',' &&
+           strspn(text + before + 1, "0123456789") == 3;
+}
+
+/* A comma is the decimal mark where some field is a number with one, and none is one with a point. */
+static tri_status decimal_find(const tri_data_config *config, const sample_rows *sample, const char *origin,
+                               char separator, char *out)
+{
+    size_t commas = 0, points = 0, clear = 0;
+    const char *unclear = "";
     double value;
+    *out = config->decimal == TRI_DECIMAL_COMMA ? ',' : '.';
     if (config->decimal != TRI_DECIMAL_AUTO)
-        return config->decimal == TRI_DECIMAL_COMMA ? ',' : '.';
+        return TRI_OK;
     for (size_t i = 0; i < sample->fields.count && separator != ','; i++) {
         const char *const field = *(const char **)tri_vector_at(&sample->fields, i);
         const bool number = tri_table_number_read(field, '.', &value);
+        const bool comma = !number && tri_table_number_read(field, ',', &value);
         points += number && strchr(field, '.') != NULL;
-        commas += !number && tri_table_number_read(field, ',', &value);
+        commas += comma;
+        clear += comma && !is_unclear(field);
+        unclear = comma && is_unclear(field) ? field : unclear;
     }
-    return commas > points ? ',' : '.';
+    if (commas > 0 && clear == 0 && commas > points)
+        return tri_fail(TRI_EFORMAT,
+                        "%s: '%.20s' may be a whole number or a fraction, as all numbers with a comma: want "
+                        "data.decimal=comma (fractions), or no marks between thousands",
+                        origin, unclear);
+    *out = commas > points ? ',' : '.';
+    return TRI_OK;
 }
 
 /* --- the header --- */
@@ -322,8 +343,9 @@ tri_status tri_table_dialect_find(const tri_data_config *config, const tri_sourc
     *out = (tri_table_dialect){.separator = ',', .decimal = '.'};
     TRI_TRY(separator_find(config, source, missing, &out->separator));
     tri_status status = sample_read(source, out->separator, &sample);
+    if (status == TRI_OK)
+        status = decimal_find(config, &sample, source->origin, out->separator, &out->decimal);
     if (status == TRI_OK) {
-        out->decimal = decimal_find(config, &sample, out->separator);
         out->header = config->header == TRI_HEADER_AUTO ? header_find(&sample, missing, out->decimal)
                                                         : config->header == TRI_HEADER_YES;
     }

@@ -259,18 +259,10 @@ bool tri_job_saves_together(const tri_job *job)
     return is_spread(&job->placement) || tri_job_has_own_weights(job);
 }
 
-tri_status tri_job_first_tells(tri_job *job, int64_t *word)
+tri_status tri_job_first_decides(tri_job *job, int64_t *word)
 {
     tri_group_name_next(job->group, "whether to save");
     tri_status status = tri_broadcast(job->group, word, 1, TRI_I64, 0, NULL);
     tri_group_name_next(job->group, "");
     return status;
-}
-
-tri_status tri_job_first_decides(tri_job *job, int64_t *word)
-{
-    if (tri_job_saves_together(job))
-        return tri_job_first_tells(job, word);
-    *word = job->rank == 0 ? *word : 0;
-    return TRI_OK;
 }

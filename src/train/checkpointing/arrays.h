@@ -38,9 +38,7 @@ tri_status tri_job_arrays_spread(tri_job_arrays *arrays);
 tri_status tri_job_weights_hash(tri_job *job, uint64_t *hash);
 /* Are all ranks needed for a checkpoint: is something spread, or are ranks apart? The same on all ranks. */
 bool tri_job_saves_together(const tri_job *job);
-/* Rank 0's word becomes everybody's, where all are needed for what it decides; elsewhere the others have 0. */
+/* Rank 0's word becomes everybody's; collective. */
 tri_status tri_job_first_decides(tri_job *job, int64_t *word);
-/* Everybody's in any case; collective. */
-tri_status tri_job_first_tells(tri_job *job, int64_t *word);
 
 #endif

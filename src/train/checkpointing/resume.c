@@ -73,9 +73,7 @@ static tri_status agree(tri_job *job, tri_status status)
 {
     if (status != TRI_OK && job->world > 1)
         tri_comm_abort(job->comm, status, tri_last_error());
-    if (status == TRI_OK && job->world > 1)
-        status = tri_barrier(job->group, NULL);
-    return status;
+    return status == TRI_OK ? tri_job_await_all(job) : status;
 }
 
 tri_status tri_job_newest_find(tri_job *job, const char *run_folder, char **path)

@@ -22,14 +22,14 @@ tri_status tri_job_slices_open_unread(tri_job *job, bool with_state, tri_job_sli
 void tri_job_slices_close(tri_job_slices *slices);
 /* The other ranks while rank 0 saves or loads by the slices' pieces. */
 tri_status tri_job_slices_follow(tri_job *job, bool with_state, bool saves);
-/* save.c: checkpoints of a run, when they are due and where; collective where tri_job_saves_together(). */
+/* save.c: checkpoints of a run, when they are due and where; collective, but for tri_job_save_wait(). */
 /* Until what is being written beside the training is complete, or has failed. */
 void tri_job_save_wait(tri_job *job);
 bool tri_job_save_is_due(const tri_job *job);
 /* To all places, and it is complete and durable: what was under way, and this step. */
 tri_status tri_job_save(tri_job *job);
-/* A checkpoint of this step in `folder`, which rank 0 needs to know alone; by all ranks where they save together, else
- * by rank 0 alone or all. *saved, on rank 0: it is there; if not, the reason was logged. */
+/* A checkpoint of this step in `folder`, which rank 0 needs to know alone. *saved, on rank 0: it is there; if not, the
+ * reason was logged. */
 tri_status tri_job_save_to(tri_job *job, const char *folder, int64_t keep, bool *saved);
 /* The newest whole checkpoint of a run, in all its places; tri_free() *path. TRI_ENOTFOUND: there is none. */
 tri_status tri_job_newest_find(tri_job *job, const char *run_folder, char **path);

@@ -27,7 +27,6 @@
 #include "train/core/servers.h"
 #include "train/core/step.h"
 #include "train/features/sample_audit.h"
-#include "train/features/verify.h"
 
 #define COST_FACTOR  20 /* an epoch's end waits for no save that takes more than 1/COST_FACTOR of the training */
 #define FAILED_NS    (3 * TRI_NS_PER_S)     /* what a save that failed counts as, at least */
@@ -56,6 +55,12 @@ typedef struct saver_state {
 static saver_state *saver_of(const tri_job *job)
 {
     return job->states[TRI_FEATURE_SAVER];
+}
+
+/* Whether this rank writes, or gives what another one writes. */
+static bool has_part(const tri_job *job)
+{
+    return job->rank == 0 || tri_job_saves_together(job);
 }
 
 static save_work *work_make(tri_job *job)
@@ -93,8 +98,7 @@ static tri_status form(tri_job *job)
         saver->last_ns[i] = tri_now_ns();
         saver->level_step[i] = job->progress.saved_step;
     }
-    bool writes = job->output.folder && (job->rank == 0 || tri_job_saves_together(job));
-    if (!writes || job->servers.client || !job->config.checkpoint.async ||
+    if (!job->output.folder || !has_part(job) || job->servers.client || !job->config.checkpoint.async ||
         !tri_checkpoint_levels_repeat(&saver->levels))
         return TRI_OK;
     save_work *work = work_make(job);
@@ -478,8 +482,10 @@ static tri_status save_levels(tri_job *job, int64_t wanted, bool lasting)
     if (!made)
         return TRI_ENOMEM;
     previous_end(job); /* its time counts: training stands still */
+    tri_status status = tri_job_saves_together(job) ? tri_job_await_all(job) : TRI_OK;
     *work = *made;
     tri_free(made);
+    TRI_TRY(status);
     for (int i = 0; i < saver->levels.count; i++)
         if (wanted >> i & 1) {
             TRI_TRY(level_target(job, i, &work->targets[work->target_count++]));
@@ -491,7 +497,7 @@ static tri_status save_levels(tri_job *job, int64_t wanted, bool lasting)
     tri_features_files_flush(job);
     if (job->rank == 0 && tri_job_ledger_is_kept(job))
         snprintf(work->ledger, sizeof(work->ledger), "%s/ledger", job->output.folder);
-    tri_status status = write_all(job, work, lasting);
+    status = write_all(job, work, lasting);
     if (saver->thread)
         return status;
     save_target first = work->targets[0];
@@ -556,9 +562,7 @@ static tri_status look(tri_job *job)
     int64_t word = look_steps(job, now_ns) << WORD_LOOK_AT;
     for (int i = 0; job->output.folder && job->progress.saved_step != job->step && i < saver->levels.count; i++)
         word |= (int64_t)level_is_due(job, i, now_ns) << i;
-    bool all_meet = tri_job_replicas_are_compared(job) || job->elastic.on; /* beside a save that rank 0 writes alone */
-    if (tri_checkpoint_levels_repeat(&saver->levels))
-        TRI_TRY(all_meet ? tri_job_first_tells(job, &word) : tri_job_first_decides(job, &word));
+    TRI_TRY(tri_job_first_decides(job, &word));
     saver->due = word & ((1 << WORD_LOOK_AT) - 1);
     saver->look_step = job->step + (word >> WORD_LOOK_AT);
     return TRI_OK;
@@ -569,11 +573,21 @@ bool tri_job_save_is_due(const tri_job *job)
     return saver_of(job)->due != 0;
 }
 
+/* The others wait behind it. */
 static tri_status save_due(tri_job *job)
 {
-    if (job->rank != 0 && !tri_job_saves_together(job))
-        return TRI_OK;
-    return save_levels(job, saver_of(job)->due, job->step == job->progress.steps);
+    return has_part(job) ? save_levels(job, saver_of(job)->due, job->step == job->progress.steps) : TRI_OK;
+}
+
+/* Also where a disk has failed: the others do not know. */
+static tri_status all_wait(tri_job *job, tri_status status)
+{
+    char message[TRI_ERROR_NBYTES];
+    snprintf(message, sizeof(message), "%s", tri_last_error());
+    if (status != TRI_OK && tri_group_has_failed(job->group))
+        return status;
+    const tri_status met = tri_job_await_all(job);
+    return status == TRI_OK ? met : tri_fail_copy(status, message);
 }
 
 tri_status tri_job_save(tri_job *job)
@@ -583,11 +597,14 @@ tri_status tri_job_save(tri_job *job)
     int64_t wanted = 0;
     for (int i = 0; job->output.folder && i < saver->levels.count; i++)
         wanted |= (int64_t)(job->progress.saved_step != job->step || saver->level_step[i] != job->step) << i;
-    TRI_TRY(tri_job_first_decides(job, &wanted));
-    return wanted ? save_levels(job, wanted, true) : TRI_OK;
+    if (tri_job_saves_together(job)) { /* elsewhere rank 0 saves, whatever became of the others */
+        TRI_TRY(tri_job_await_all(job));
+        TRI_TRY(tri_job_first_decides(job, &wanted));
+    }
+    return all_wait(job, wanted && has_part(job) ? save_levels(job, wanted, true) : TRI_OK);
 }
 
-tri_status tri_job_save_to(tri_job *job, const char *folder, int64_t keep, bool *saved)
+static tri_status save_to(tri_job *job, const char *folder, int64_t keep, bool *saved)
 {
     save_work *work = work_make(job);
     if (!work)
@@ -604,6 +621,12 @@ tri_status tri_job_save_to(tri_job *job, const char *folder, int64_t keep, bool 
         save_work_fini(work);
     tri_free(work);
     return status;
+}
+
+tri_status tri_job_save_to(tri_job *job, const char *folder, int64_t keep, bool *saved)
+{
+    *saved = false;
+    return all_wait(job, has_part(job) ? save_to(job, folder, keep, saved) : TRI_OK);
 }
 
 static void part(tri_job *job)

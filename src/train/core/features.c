@@ -5,6 +5,7 @@
 #include "train/core/features.h"
 #include "base/memory.h"
 #include "train/checkpointing/local_sgd.h"
+#include "train/checkpointing/resume.h"
 
 static const tri_feature *const features[] = {
 #define ROW(name, NAME) &tri_feature_##name,
@@ -332,8 +333,8 @@ tri_status tri_features_run_due(tri_job *job)
             TRI_TRY(features[i]->run(job));
     if (job->step < job->progress.steps)
         tri_job_part(job);
-    if (job->elastic.on && job->world > 1) /* rank 0 has written what it had to */
-        TRI_TRY(tri_barrier(job->group, NULL));
+    if (job->elastic.on || tri_job_save_is_due(job)) /* rank 0 has written what it had to */
+        TRI_TRY(tri_job_await_all(job));
     job->progress.acted = true;
     return TRI_OK;
 }

@@ -142,6 +142,9 @@ static void wrong_lines_are_named(void **state)
         {"1,2,0\n3,\"4\"5,0\n", "t.csv:2: want ',' or the end of the line after a closing quote"},
         {"1,2,0\n3,4\r5,0\n", "t.csv:2: a carriage return that ends no line"},
         {"\"1\n\",b,c\n1,2,0\n3,4,5,6", "t.csv:4: want 3 fields"},
+        {"a;b\n1,234;0\n5,678;1\n",
+         "t.csv: '5,678' may be a whole number or a fraction, as all numbers with a comma: want "
+         "data.decimal=comma"},
         {"", "no rows in it"},
         {"a,b,c\n", "no rows after the header"},
         {"1\n2\n", "want at least 2 columns"},
