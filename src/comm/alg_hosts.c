@@ -24,6 +24,7 @@ static tri_status run_inside(const tri_call *call, tri_group *group, tri_comm_op
                       .in = in,
                       .out = out};
     memcpy(inner.name, call->name, sizeof(inner.name));
+    atomic_store(&group->timeout_ms, atomic_load(&call->group->timeout_ms));
     tri_call_number(&inner);
     inner.frame.roots = call->frame.roots;
     return tri_call_run_inside(&inner);

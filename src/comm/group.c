@@ -103,7 +103,7 @@ tri_status tri_group_limit(tri_group *group, double timeout_s)
 {
     if (!(timeout_s > 0 && timeout_s <= 1e6))
         return tri_fail(TRI_EINVAL, "group: want a time limit above 0 and at most 1e6 seconds, got %g", timeout_s);
-    int64_t ms = (int64_t)(timeout_s * 1000);
+    int64_t ms = (int64_t)(timeout_s * 1000 + 0.5);
     atomic_store(&group->timeout_ms, ms > 0 ? ms : 1);
     return TRI_OK;
 }

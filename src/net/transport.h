@@ -44,7 +44,7 @@ TRI_ENUM(tri_transport_kind)
       "name of this host: ranks with the same name share memory; empty: detected; for containers that are detected "   \
       "wrongly")                                                                                                       \
     X(REAL, timeout_s, "300", 0.001, 1e6, NULL,                                                                        \
-      "longest wait for a peer inside one call (a day behind files), seconds")                                         \
+      "longest wait for a peer inside one call (an hour behind files), seconds")                                       \
     X(INT, heartbeat_ms, "100", 0, 60000, NULL,                                                                        \
       "heartbeat interval; three to six missed ones mean failure; 0: no failure detection (to halt a rank in a "       \
       "debugger)")                                                                                                     \

@@ -11,7 +11,7 @@ exec sh -c "$2"
 END
 chmod +x bin/ssh
 printf 'localhost slots=2\n127.0.0.9\n' >hosts
-PATH=$PWD/bin:$PATH trireme doctor --hosts hosts --wait 3 >out
+PATH=$PWD/bin:$PATH trireme doctor --hosts hosts --wait 8 >out
 code=$?
 grep '^fail' out
 exit $code

@@ -276,14 +276,13 @@ static void late(tri_comm *comm)
 {
     int32_t x = 1;
     CHECK(tri_all_reduce(tri_comm_world(comm), &x, &x, 1, TRI_I32, TRI_REDUCE_SUM, NULL) == TRI_OK);
+    CHECK(tri_group_limit(tri_comm_world(comm), 1) == TRI_OK);
     if (rank == ranks - 1)
         tri_sleep_ns(2 * TRI_NS_PER_S);
-    int64_t began_ns = tri_now_ns();
     tri_status status = tri_all_reduce(tri_comm_world(comm), &x, &x, 1, TRI_I32, TRI_REDUCE_SUM, NULL);
     if (rank == ranks - 1 && status == TRI_OK) /* what the others gave had come; it hears of it in its next call */
         status = tri_barrier(tri_comm_world(comm), NULL);
     CHECK(rank == ranks - 1 ? status == TRI_EABORT : status == TRI_ETIMEOUT || status == TRI_EABORT);
-    CHECK(tri_now_ns() - began_ns < 2500 * TRI_NS_PER_MS);
     CHECK(strstr(tri_last_error(), "s for other ranks inside") != NULL);
 }
 
@@ -313,7 +312,7 @@ int main(int argc, char **argv)
     config.engine = TRI_ENGINE_MPI;
     config.order = strcmp(what, "order") == 0 ? TRI_ORDER_CANONICAL : TRI_ORDER_ANY;
     snprintf(config.mpi_library, sizeof(config.mpi_library), "%s", argc > 2 ? argv[2] : "");
-    net.timeout_s = strcmp(what, "late") == 0 ? 1 : 30;
+    net.timeout_s = 30;
     if (tri_comm_join_as(&config, &net, 30, &comm) != TRI_OK) {
         fprintf(stderr, "error: %s\n", tri_last_error());
         return 1;

@@ -216,7 +216,7 @@ class Observe(unittest.TestCase):
         """Rank 1 is stopped again and again, from before the first look on: what the one that names it says."""
         launcher = self.begin("-n", "2", "monitor.watch_every_s=0.4", "monitor.step_every_s=0.02", "comm.heartbeat_ms=0",
                               "train.batch=512", *words)
-        victim, until = workers_in(self.folder)[1], time.monotonic() + 60
+        victim, until = workers_in(self.folder)[1], time.monotonic() + LIMIT_S
         while not [line for line in self.slow() if line["rank"] == 1]:
             self.assertLess(time.monotonic(), until)
             for number, seconds in ((signal.SIGSTOP, 0.08), (signal.SIGCONT, 0.02)):

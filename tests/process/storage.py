@@ -32,7 +32,7 @@ from ports import free_port
 from s3_server import KEYS, Proxy, Server, rclone
 
 KILL_EVERY = int(os.environ.get("TRIREME_KILLS", "1" if "TRIREME_TEST_ALL" in os.environ else "17"))
-HELD_S = 18
+HELD_S = 25
 CONFIG = """
 model: {name: mlp, hidden: [16]}
 data: {path: %s}
@@ -281,6 +281,7 @@ class Storage(unittest.TestCase):
         runs = (("slow", "/step-00000020/manifest.json", "checkpoint.every_steps=20"),
                 ("slow-end", "/step-00000034/manifest.json"),
                 ("slow-best", "/best/step-", "checkpoint.keep_best=true"),
+                ("slow-best-file", "/best/best.json", "checkpoint.keep_best=true"),
                 ("slow-behind", "/step-00000010/manifest.json", "checkpoint.async=true", "parallel.sync=zero1"))
         with concurrent.futures.ThreadPoolExecutor(len(runs)) as pool:
             for run, ended in zip(runs, pool.map(lambda run: self.held_run(*run), runs)):

@@ -28,8 +28,8 @@ void tri_job_save_wait(tri_job *job);
 bool tri_job_save_is_due(const tri_job *job);
 /* To all places, and it is complete and durable: what was under way, and this step. */
 tri_status tri_job_save(tri_job *job);
-/* A checkpoint of this step in `folder`, which rank 0 needs to know alone. *saved, on rank 0: it is there; if not, the
- * reason was logged. */
+/* A checkpoint of this step in `folder`, which rank 0 needs to know alone; tri_job_await_all() has to follow. *saved,
+ * on rank 0: it is there; if not, the reason was logged. */
 tri_status tri_job_save_to(tri_job *job, const char *folder, int64_t keep, bool *saved);
 /* The newest whole checkpoint of a run, in all its places; tri_free() *path. TRI_ENOTFOUND: there is none. */
 tri_status tri_job_newest_find(tri_job *job, const char *run_folder, char **path);

@@ -451,7 +451,9 @@ static tri_status write_all(tri_job *job, save_work *work, bool lasting)
     TRI_TRY(tri_job_settle(job));
     TRI_TRY(tri_job_servers_state(job));
     TRI_TRY(tri_job_meet(job));
+    const double limit_s = tri_job_patience_begin(job); /* rank 0 alone hashes and syncs what it has collected */
     tri_status status = write_met(job, work, lasting);
+    (void)tri_group_limit(job->group, limit_s);
     work->paused_ns = tri_now_ns() - work->start_ns;
     tri_job_part(job);
     TRI_TRY_IN(status, "while saving step %lld", (long long)job->step);
@@ -579,17 +581,6 @@ static tri_status save_due(tri_job *job)
     return has_part(job) ? save_levels(job, saver_of(job)->due, job->step == job->progress.steps) : TRI_OK;
 }
 
-/* Also where a disk has failed: the others do not know. */
-static tri_status all_wait(tri_job *job, tri_status status)
-{
-    char message[TRI_ERROR_NBYTES];
-    snprintf(message, sizeof(message), "%s", tri_last_error());
-    if (status != TRI_OK && tri_group_has_failed(job->group))
-        return status;
-    const tri_status met = tri_job_await_all(job);
-    return status == TRI_OK ? met : tri_fail_copy(status, message);
-}
-
 tri_status tri_job_save(tri_job *job)
 {
     saver_state *saver = saver_of(job);
@@ -601,11 +592,20 @@ tri_status tri_job_save(tri_job *job)
         TRI_TRY(tri_job_await_all(job));
         TRI_TRY(tri_job_first_decides(job, &wanted));
     }
-    return all_wait(job, wanted && has_part(job) ? save_levels(job, wanted, true) : TRI_OK);
+    tri_status status = wanted && has_part(job) ? save_levels(job, wanted, true) : TRI_OK;
+    if (status != TRI_OK && (tri_job_saves_together(job) || tri_group_has_failed(job->group)))
+        return status;
+    char message[TRI_ERROR_NBYTES];
+    snprintf(message, sizeof(message), "%s", tri_last_error());
+    const tri_status met = tri_job_await_all(job); /* who waits does not know of a failure */
+    return status == TRI_OK ? met : tri_fail_copy(status, message);
 }
 
-static tri_status save_to(tri_job *job, const char *folder, int64_t keep, bool *saved)
+tri_status tri_job_save_to(tri_job *job, const char *folder, int64_t keep, bool *saved)
 {
+    *saved = false;
+    if (!has_part(job))
+        return TRI_OK;
     save_work *work = work_make(job);
     if (!work)
         return TRI_ENOMEM;
@@ -621,12 +621,6 @@ static tri_status save_to(tri_job *job, const char *folder, int64_t keep, bool *
         save_work_fini(work);
     tri_free(work);
     return status;
-}
-
-tri_status tri_job_save_to(tri_job *job, const char *folder, int64_t keep, bool *saved)
-{
-    *saved = false;
-    return all_wait(job, has_part(job) ? save_to(job, folder, keep, saved) : TRI_OK);
 }
 
 static void part(tri_job *job)

@@ -341,6 +341,8 @@ tri_status tri_job_build(tri_job *job, const tri_job_setup *setup)
         status = tri_features_fit(job, setup->model, &dataset->info);
     if (status == TRI_OK)
         status = tri_job_build_model(job, setup->model, &dataset->info);
+    if (status == TRI_OK) /* groups of the mesh are not as patient */
+        status = tri_job_await_all(job);
     if (status == TRI_OK)
         status = tri_features_plan(job, setup->model, &dataset->info);
     if (status == TRI_OK)

@@ -249,10 +249,11 @@ static tri_status open_loader(tri_job *job, tri_dataset *dataset)
 
 /* What all ranks must have in common before the first step (weights: with those of the same place in the model), and
  * how a message calls it. */
-enum { EQUAL_CONFIG, EQUAL_KERNELS, EQUAL_CLASSES, EQUAL_WEIGHTS, EQUAL_COUNT };
+enum { EQUAL_CONFIG, EQUAL_KERNELS, EQUAL_CLASSES, EQUAL_SAVES, EQUAL_WEIGHTS, EQUAL_COUNT };
 static const char *const equal_names[] = {[EQUAL_CONFIG] = "configuration",
                                           [EQUAL_KERNELS] = "instruction set or oneDNN",
                                           [EQUAL_CLASSES] = "numbering of classes or columns of its table",
+                                          [EQUAL_SAVES] = "checkpoint.every_..., levels or keep_best",
                                           [EQUAL_WEIGHTS] = "model or weights"};
 
 /* The first rank that must have what `rank` has. */
@@ -291,14 +292,33 @@ tri_status tri_job_check_spec(tri_job *job)
     return status;
 }
 
+/* Of when checkpoints are made, at which all ranks meet. */
+static tri_status saves_hash(const tri_job *job, int64_t *hash)
+{
+    tri_checkpoint_levels levels;
+    tri_string text = {0};
+    TRI_TRY(tri_checkpoint_levels_read(&job->config.checkpoint, &levels));
+    tri_status status =
+        tri_string_appendf(&text, "%d %lld", job->config.checkpoint.keep_best, (long long)levels.every_epochs);
+    for (int i = 0; i < levels.count && status == TRI_OK; i++)
+        status =
+            tri_string_appendf(&text, " %lld %.17g", (long long)levels.items[i].every_steps, levels.items[i].every_s);
+    *hash = (int64_t)tri_rng_stream(tri_string_text(&text), 0, 0);
+    tri_string_fini(&text);
+    return status;
+}
+
 tri_status tri_job_check_equal(tri_job *job)
 {
     if (job->world == 1)
         return TRI_OK;
     const char *kernels = tri_job_arithmetic(job);
+    int64_t saves;
+    TRI_TRY(saves_hash(job, &saves));
     int64_t mine[EQUAL_COUNT] = {[EQUAL_CONFIG] = (int64_t)job->identity.config_hash,
                                  [EQUAL_KERNELS] = (int64_t)tri_rng_stream(kernels, 0, 0),
                                  [EQUAL_CLASSES] = (int64_t)tri_job_classes_hash(job),
+                                 [EQUAL_SAVES] = saves,
                                  [EQUAL_WEIGHTS] = job->elastic.hashed ? job->elastic.hash
                                                                        : (int64_t)tri_params_hash_here(job->params)};
     int64_t *all = tri_alloc((size_t)job->world * sizeof(mine));

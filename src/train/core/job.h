@@ -332,8 +332,10 @@ struct tri_job {
 #define TRI_BITS_LATE "not reproducible (a flipped bit was in use "
 /* loop.c: a job with its place among the ranks of comm (NULL: alone), and nothing else. */
 tri_status tri_job_create(tri_comm *comm, const char *run_folder, tri_job **out);
-/* Waits for all ranks, not for comm.timeout_s but as long as a disk or a link takes to which one of them reads or
- * writes; collective. */
+/* From now on calls of job->group wait an hour, for a rank that reads or writes files, until
+ * tri_group_limit(job->group, what this returns). */
+double tri_job_patience_begin(tri_job *job);
+/* Waits for all ranks, of which one may read or write files, an hour instead of comm.timeout_s; collective. */
 tri_status tri_job_await_all(tri_job *job);
 /* Closes what could not be opened; the others hear why. Returns `status`, whose message stays. */
 tri_status tri_job_open_failed(tri_job *job, tri_status status);

@@ -20,7 +20,7 @@
 #include "train/core/stages.h"
 #include "train/core/step.h"
 
-#define PATIENCE_S 86400.0 /* what a disk or a link may take; a rank that dies is noticed all the same */
+#define PATIENCE_S 3600.0 /* what a disk or a link may take; a rank that dies is noticed all the same */
 
 /* A group of one, for programs that take part in no job. */
 static tri_status open_alone(tri_job *job)
@@ -73,8 +73,7 @@ tri_status tri_job_create(tri_comm *comm, const char *run_folder, tri_job **out)
     return TRI_OK;
 }
 
-/* Until tri_group_limit(job->group, what this returns): ranks wait for one that reads or writes files. */
-static double patience_begin(tri_job *job)
+double tri_job_patience_begin(tri_job *job)
 {
     const double limit_s = tri_group_limit_now(job->group);
     if (limit_s < PATIENCE_S)
@@ -86,7 +85,7 @@ tri_status tri_job_await_all(tri_job *job)
 {
     if (job->world == 1)
         return TRI_OK;
-    const double limit_s = patience_begin(job);
+    const double limit_s = tri_job_patience_begin(job);
     tri_group_name_next(job->group, "files");
     tri_status status = tri_barrier(job->group, NULL);
     tri_group_name_next(job->group, "");
@@ -98,8 +97,10 @@ tri_status tri_job_open(const tri_job_setup *setup, tri_job **out)
 {
     tri_job *job = NULL;
     TRI_TRY(tri_job_create(setup->comm, setup->run_folder, &job));
-    const double limit_s = patience_begin(job);
+    const double limit_s = tri_job_patience_begin(job);
     tri_status status = tri_job_build(job, setup);
+    if (status == TRI_OK) /* one may fetch data that others have */
+        status = tri_job_await_all(job);
     if (status == TRI_OK)
         status = tri_group_limit(job->group, limit_s);
     if (status != TRI_OK)
@@ -209,6 +210,19 @@ static tri_status ended_with(const tri_job *job, tri_status status)
     return status;
 }
 
+/* Nobody says that the step is saved before rank 0 has saved it. */
+static tri_status stop(tri_job *job)
+{
+    tri_status status = tri_job_save(job);
+    if (status != TRI_OK) {
+        step_fail(job, status);
+        return status;
+    }
+    if (job->world > 1)
+        TRI_TRY(tri_barrier(job->group, NULL));
+    return tri_job_sums_end(job);
+}
+
 static tri_status steps_run(tri_job *job)
 {
     bool done = job->step >= job->progress.steps;
@@ -219,8 +233,7 @@ static tri_status steps_run(tri_job *job)
     while (!done) {
         TRI_TRY(tri_job_step(job, &done));
         if (!done ? job->progress.stop_wanted : tri_job_evaluation_is_cut(job)) {
-            TRI_TRY(tri_job_save(job)); /* nobody leaves, and is taken for lost, while rank 0 saves */
-            TRI_TRY(tri_job_sums_end(job));
+            TRI_TRY(stop(job));
             return tri_job_stopped(job);
         }
     }

@@ -77,20 +77,11 @@ static tri_status form(tri_job *job)
     return tri_fs_remove(folder);
 }
 
-static tri_status evaluated(tri_job *job)
+/* Of the checkpoint that is there now. Rank 0. */
+static tri_status best_write(tri_job *job, const char *folder)
 {
     best_state *best = best_of(job);
-    char folder[1200], path[1300];
-    int64_t wanted = is_kept(job) && job->test.loss < best->loss;
-    bool saved = false;
-    if (job->config.checkpoint.keep_best)
-        TRI_TRY(tri_job_first_decides(job, &wanted));
-    if (!wanted)
-        return TRI_OK;
-    snprintf(folder, sizeof(folder), "%s/best", job->output.folder ? job->output.folder : "");
-    TRI_TRY_IN(tri_job_save_to(job, folder, 1, &saved), "while keeping the best checkpoint");
-    if (!saved) /* tri_job_save_to() has logged why; or this is another rank */
-        return TRI_OK;
+    char path[1300];
     tri_string text = {0};
     tri_json json = tri_json_object(&text);
     tri_json_int(&json, "step", job->step);
@@ -109,6 +100,22 @@ static tri_status evaluated(tri_job *job)
     else if (status != TRI_ENOMEM) /* the disk: the run continues, and the next better one is kept */
         tri_log(TRI_LOG_WARN, "%s", tri_last_error());
     return status == TRI_ENOMEM ? status : TRI_OK;
+}
+
+static tri_status evaluated(tri_job *job)
+{
+    char folder[1200];
+    int64_t wanted = is_kept(job) && job->test.loss < best_of(job)->loss;
+    bool saved = false;
+    if (job->config.checkpoint.keep_best)
+        TRI_TRY(tri_job_first_decides(job, &wanted));
+    if (!wanted)
+        return TRI_OK;
+    snprintf(folder, sizeof(folder), "%s/best", job->output.folder ? job->output.folder : "");
+    TRI_TRY_IN(tri_job_save_to(job, folder, 1, &saved), "while keeping the best checkpoint");
+    if (saved) /* else tri_job_save_to() has logged why; or this is another rank */
+        TRI_TRY(best_write(job, folder));
+    return tri_job_await_all(job);
 }
 
 const tri_feature tri_feature_best = {.state_nbytes = sizeof(best_state), .form = form, .evaluated = evaluated};
