@@ -136,8 +136,12 @@ static tri_status values_take(asked *at, const json_t *object)
         return tri_fail(TRI_ECONFIG, "tell %d: step: want a whole number above 0", trial->number);
     const tri_trial_point *last = tri_trial_last(trial);
     const bool was_stopped = last && trial->state == TRI_TRIAL_STOPPED;
-    int64_t after = step ? json_integer_value(step) : was_stopped ? last->step : last ? last->step + 1 : 1;
-    if (!step && !was_stopped && work->sweep.tune.steps > 0 && (!last || last->step < work->sweep.tune.steps))
+    int64_t after = last ? last->step + 1 : 1;
+    if (step)
+        after = json_integer_value(step);
+    else if (was_stopped)
+        after = last->step;
+    else if (after < work->sweep.tune.steps)
         after = work->sweep.tune.steps;
     TRI_TRY(tri_trials_point_add(&work->trials, trial, after,
                                  json_is_number(value) ? json_number_value(value) : (double)NAN));

@@ -261,7 +261,7 @@ class Storage(unittest.TestCase):
     # --- a slow one ---
 
     def held_run(self, name, part, *words):
-        """(weights, seconds, requests held) of two workers whose first request to write of this name is held longer than comm.timeout_s."""
+        """(code, weights, 1) of two workers whose first request to write of this name was held longer than comm.timeout_s."""
         held = []
 
         def fault(number, method, path):

@@ -241,7 +241,7 @@ static tri_status decimal_find(const tri_data_config *config, const sample_rows 
         clear += comma && !is_unclear(field);
         unclear = comma && is_unclear(field) ? field : unclear;
     }
-    if (commas > 0 && clear == 0 && commas > points)
+    if (clear == 0 && commas > points)
         return tri_fail(TRI_EFORMAT,
                         "%s: '%.20s' may be a whole number or a fraction, as all numbers with a comma: want "
                         "data.decimal=comma (fractions), or no marks between thousands",

@@ -451,7 +451,7 @@ static tri_status write_all(tri_job *job, save_work *work, bool lasting)
     TRI_TRY(tri_job_settle(job));
     TRI_TRY(tri_job_servers_state(job));
     TRI_TRY(tri_job_meet(job));
-    const double limit_s = tri_job_patience_begin(job); /* rank 0 alone hashes and syncs what it has collected */
+    const double limit_s = tri_job_patience_begin(job); /* for one that ends an earlier save, or writes for all */
     tri_status status = write_met(job, work, lasting);
     (void)tri_group_limit(job->group, limit_s);
     work->paused_ns = tri_now_ns() - work->start_ns;
@@ -484,10 +484,8 @@ static tri_status save_levels(tri_job *job, int64_t wanted, bool lasting)
     if (!made)
         return TRI_ENOMEM;
     previous_end(job); /* its time counts: training stands still */
-    tri_status status = tri_job_saves_together(job) ? tri_job_await_all(job) : TRI_OK;
     *work = *made;
     tri_free(made);
-    TRI_TRY(status);
     for (int i = 0; i < saver->levels.count; i++)
         if (wanted >> i & 1) {
             TRI_TRY(level_target(job, i, &work->targets[work->target_count++]));
@@ -499,7 +497,7 @@ static tri_status save_levels(tri_job *job, int64_t wanted, bool lasting)
     tri_features_files_flush(job);
     if (job->rank == 0 && tri_job_ledger_is_kept(job))
         snprintf(work->ledger, sizeof(work->ledger), "%s/ledger", job->output.folder);
-    status = write_all(job, work, lasting);
+    tri_status status = write_all(job, work, lasting);
     if (saver->thread)
         return status;
     save_target first = work->targets[0];
@@ -592,13 +590,9 @@ tri_status tri_job_save(tri_job *job)
         TRI_TRY(tri_job_await_all(job));
         TRI_TRY(tri_job_first_decides(job, &wanted));
     }
-    tri_status status = wanted && has_part(job) ? save_levels(job, wanted, true) : TRI_OK;
-    if (status != TRI_OK && (tri_job_saves_together(job) || tri_group_has_failed(job->group)))
-        return status;
-    char message[TRI_ERROR_NBYTES];
-    snprintf(message, sizeof(message), "%s", tri_last_error());
-    const tri_status met = tri_job_await_all(job); /* who waits does not know of a failure */
-    return status == TRI_OK ? met : tri_fail_copy(status, message);
+    if (wanted && has_part(job))
+        TRI_TRY(save_levels(job, wanted, true));
+    return tri_job_await_all(job);
 }
 
 tri_status tri_job_save_to(tri_job *job, const char *folder, int64_t keep, bool *saved)

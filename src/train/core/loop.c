@@ -218,8 +218,6 @@ static tri_status stop(tri_job *job)
         step_fail(job, status);
         return status;
     }
-    if (job->world > 1)
-        TRI_TRY(tri_barrier(job->group, NULL));
     return tri_job_sums_end(job);
 }
 
